@@ -181,6 +181,11 @@ class Driver(Generic[ResultT]):
         return self._replica.applied_index
 
     @property
+    def applies_late(self) -> bool:
+        """As `Replica.applies_late`."""
+        return self._replica.applies_late
+
+    @property
     def has_entry_in_flight(self) -> bool:
         """Whether what is submitted now waits for an entry, unless OVERLAP_MIN_BYTES wait."""
         return self._proposals.has_in_flight
@@ -265,6 +270,10 @@ class Driver(Generic[ResultT]):
                     await self._another_leadership()
         except TimeoutError:
             raise Busy(f"{to} did not take over") from None
+
+    def stand_back(self, is_standing_back: bool) -> None:
+        """Say whether other replicas should lead; see `raft.core.core.Core.stand_back`."""
+        self._replica.stand_back(is_standing_back)
 
     async def stop(self) -> None:
         """Finish accepted proposals, hand leadership over, and close."""
@@ -519,18 +528,10 @@ class Driver(Generic[ResultT]):
         return NotLeader(self._soft_state.leader)
 
     def heir(self) -> NodeId | None:
-        """Return the voter best suited to take over: alive, with the longest log. None if this
-        replica does not lead, or no other voter is alive.
+        """Return the voter best suited to take over. None if this replica does not lead, or no
+        other voter answers.
         """
-        status = self._replica.status()
-        if status.role is not Role.LEADER:
-            return None
-        heirs = [
-            (follower.match, follower.node)
-            for follower in status.followers
-            if follower.is_alive and follower.node in status.configuration.voters
-        ]
-        return max(heirs)[1] if heirs else None
+        return self._replica.heir()
 
     def _fail_everything(self) -> None:
         self._proposals.fail_waiting(self._soft_state.leader)

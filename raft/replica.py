@@ -38,6 +38,7 @@ from raft.types import (
     Role,
     SnapshotMeta,
 )
+from raft.watch.applying import ApplyWatch
 from raft.watch.disk import Alarms, DiskWatch, Work
 
 __all__ = [
@@ -116,6 +117,7 @@ class Replica(Generic[ResultT]):
         self._sync_since = self._synced_at = 0
         self._alarms = Alarms()
         self._disk = DiskWatch(self._alarms, config.stuck_ticks)
+        self._applying = ApplyWatch(self._alarms, config.late_ticks)
         self._install: Install | None = None
         self._new_install: Install | None = None
         self._restored_index = 0
@@ -163,6 +165,7 @@ class Replica(Generic[ResultT]):
         self._now += min(count, self._config.core.heartbeat_ticks)
         self._core.tick(count)
         self._watch_disk()
+        self._watch_applying()
         self._transfers.tick(count)
         if self._now >= self._compact_at:
             self._compact_at = self._now + COMPACT_TICKS
@@ -202,6 +205,10 @@ class Replica(Generic[ResultT]):
     def transfer(self, to: NodeId) -> None:
         """Hand leadership over. Raises NotLeader, BadChange, Busy."""
         self._core.transfer(to)
+
+    def stand_back(self, is_standing_back: bool) -> None:
+        """Say whether other replicas should lead; see `Core.stand_back`."""
+        self._core.stand_back(is_standing_back)
 
     def read(self) -> int:
         """Begin a linearizable read and return its number, for `Step.reads`. Raises Busy.
@@ -288,6 +295,11 @@ class Replica(Generic[ResultT]):
             or self._alarms
             or (self._reads and self._reads[0][0] <= self._applied and self._install is None)
         )
+
+    @property
+    def applies_late(self) -> bool:
+        """Whether this replica has lagged for `late_ticks` in applying what is committed."""
+        return self._applying.is_late
 
     @property
     def is_behind(self) -> bool:
@@ -379,6 +391,10 @@ class Replica(Generic[ResultT]):
         """The current leader, as far as this replica knows."""
         return self._core.leader
 
+    def heir(self) -> NodeId | None:
+        """Return the voter that should take over; see `Core.heir`."""
+        return self._core.heir()
+
     @property
     def commit_index(self) -> int:
         """The last index known to be committed."""
@@ -408,6 +424,7 @@ class Replica(Generic[ResultT]):
             self._log.first_index(),
             core.last_index,
             self._disk.is_short,
+            self._applying.is_late,
             core.configuration,
             core.followers(),
             core.counters,
@@ -460,6 +477,13 @@ class Replica(Generic[ResultT]):
             self._core.writable(True)
             if self._is_unsettled:
                 self.settle()
+
+    def _watch_applying(self) -> None:
+        """Hand over when this replica applies too slowly, if another one does better."""
+        core = self._core
+        self._applying.look(core.lags, self._now)
+        if self._applying.is_late and core.heir(in_time=True) is not None:
+            core.resign()
 
     # Applying and reading
 

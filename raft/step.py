@@ -32,6 +32,8 @@ class ReplicaConfig(msgspec.Struct, frozen=True):
     """Size of one file of the log."""
     stuck_ticks: int = 200
     """A leader that cannot write or sync for this long hands over (DESIGN section 6)."""
+    late_ticks: int = 1000
+    """A replica that has lagged for this long is late: it says so, and a leader hands over."""
     picture_idle_ticks: int = 6000
     """How long an unused snapshot is kept for a transfer that resumes."""
 
@@ -58,6 +60,8 @@ class AlarmKind(IntEnum):
     """There is no space for the log's next segment; the current one can still be filled."""
     DESCRIPTORS_SHORT = 7
     """Too many files are open to write what is needed; DISK_ROOM ends this as well."""
+    APPLY_LAGS = 8
+    """For `late_ticks` far more has been committed than this replica has applied."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -135,6 +139,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     last_index: int
     is_short_of_space: bool
     """True from DISK_SHORT until there is space."""
+    applies_late: bool
+    """True from APPLY_LAGS until it has caught up."""
     configuration: Configuration
     followers: tuple[FollowerStatus, ...]
     counters: Counters

@@ -33,7 +33,7 @@ from qm.node.relay.channels import Channels
 from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
-from qm.node.upkeep import descriptors, housekeeping
+from qm.node.upkeep import consensus_health, descriptors, housekeeping
 from qm.node.upkeep.archive_source import Archiving
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.descriptors import Descriptors
@@ -93,7 +93,9 @@ class Service:
         self.replicated.before_leading = self._timekeeper.before_leading
         self._duties = self._new_duties()
         self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics, platform.bind)
-        self._drain = Drain(self.replicated, self.msmq)
+        self._drain = Drain(
+            self.replicated, self.msmq, self.members.inspect_all, self.members.transfer
+        )
         self.gauges: Final = Gauges(self.replicated, metrics)
         self.operations: Final = self._new_operations(channels)
         # Wall time of this node, as in its log; cluster time is unknown before the first entry.
@@ -201,6 +203,8 @@ class Service:
             return "this node drains: `qm cluster undrain` lets it serve again"
         if self.replicated.machine.is_installing:
             return "this node's state is being replaced, or opened again after its disk was full"
+        if (reason := consensus_health.not_ready_reason(self.replicated.driver)) is not None:
+            return reason
         if self.replicated.view.ledger.manager is None:
             if self.replicated.leadership.node is None:
                 return NO_LEADER

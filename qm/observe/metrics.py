@@ -50,6 +50,7 @@ ALARMS: Final = (
     "disk_short", "diverged", "history_evicted", "id_reused", "journal_copy_dropped",
     "peer_elsewhere", "peer_moved", "retired", "sequence_ahead", "snapshot_bad", "stream_limit",
     "stuck",
+    "apply_lags",
 )  # fmt: skip
 """Conditions that an operator has to act on; docs/runbook.md says what to do."""
 
@@ -85,6 +86,7 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_term", _GAUGE, "Consensus term"),
     Metric("quorate_commit_index", _GAUGE, "Committed log index"),
     Metric("quorate_applied_index", _GAUGE, "Applied log index"),
+    Metric("quorate_apply_lag_entries", _GAUGE, "Committed log entries not yet applied here"),
     Metric("quorate_elections_total", _COUNTER, "Changes of leader seen by this node"),
     Metric("quorate_raft_syncs_total", _COUNTER, "Syncs of the replicated log"),
     Metric("quorate_raft_entries_applied_total", _COUNTER, "Log entries applied"),

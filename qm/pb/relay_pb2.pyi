@@ -735,10 +735,12 @@ class HealthReply(_message.Message):
     ALARMS_FIELD_NUMBER: _builtins.int
     IS_DRAINING_FIELD_NUMBER: _builtins.int
     SESSION_COUNT_FIELD_NUMBER: _builtins.int
+    IS_LEADER_FIELD_NUMBER: _builtins.int
     disk_free_bytes: _builtins.int
     disk_total_bytes: _builtins.int
     is_draining: _builtins.bool
     session_count: _builtins.int
+    is_leader: _builtins.bool
     @_builtins.property
     def alarms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -749,10 +751,11 @@ class HealthReply(_message.Message):
         alarms: _abc.Iterable[_builtins.str] | None = ...,
         is_draining: _builtins.bool = ...,
         session_count: _builtins.int = ...,
+        is_leader: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "disk_free_bytes", b"disk_free_bytes", "disk_total_bytes", b"disk_total_bytes", "is_draining", b"is_draining", "session_count", b"session_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "disk_free_bytes", b"disk_free_bytes", "disk_total_bytes", b"disk_total_bytes", "is_draining", b"is_draining", "is_leader", b"is_leader", "session_count", b"session_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,14 +7,12 @@ never raises. The rules and their reasons are in raft/design.md.
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from raft.core import follower
 from raft.core.election import Election
 from raft.core.leader import Busy, LeaderRole, NotLeader
 from raft.core.log_end import LogEnd
 from raft.core.membership import MemberChange, Members, is_member, is_retired
-from raft.core.progress import ProgressState
+from raft.core.progress import FollowerStatus, statuses
 from raft.core.state import CoreConfig, Counters, State
 from raft.core.validation import is_wellformed
 from raft.log_view import LogView
@@ -54,17 +52,6 @@ __all__ = ["TICK_MS", "Busy", "Core", "CoreConfig", "Counters", "FollowerStatus"
 
 _FROM_LEADERS = Append | Heartbeat | InstallSnapshot | PreVote | Vote
 """Messages of leaders and candidates; all others are answers, or come from a known leader."""
-
-
-class FollowerStatus(msgspec.Struct, frozen=True):
-    """What the leader knows of a follower, for metrics."""
-
-    node: NodeId
-    state: ProgressState
-    match: int
-    applied: int
-    inflight_bytes: int
-    is_alive: bool
 
 
 class Core:
@@ -206,6 +193,7 @@ class Core:
         self._state.applied = max(self._state.applied, index)
         if self._leadership is not None:
             self._leadership.applied(index)
+            self._settle()
 
     def compacted(self, index: int) -> None:
         """Forget the configurations at or below `index`, which will not be asked for again."""
@@ -231,6 +219,12 @@ class Core:
         replica refuses proposals and appends, and neither votes nor campaigns.
         """
         self._state.is_writable = is_writable
+
+    def stand_back(self, is_standing_back: bool) -> None:
+        """Say whether other replicas should lead. While True, this one campaigns only when none of
+        them wins for a while, or when it is asked to take over.
+        """
+        self._state.is_standing_back = is_standing_back
 
     # Snapshots
 
@@ -367,6 +361,11 @@ class Core:
         return self._state.commit
 
     @property
+    def lags(self) -> bool:
+        """Whether this replica has far more to apply than a leader may have."""
+        return self._state.lags()
+
+    @property
     def last_index(self) -> int:
         """The last index of the log, including entries that wait to be written."""
         return self._state.log.last_index
@@ -406,22 +405,16 @@ class Core:
         """
         return self._state.log.entries(low, high, max_bytes)
 
+    def heir(self, *, in_time: bool = False) -> NodeId | None:
+        """Return the voter that should take over (see `LeaderRole.heir`), if this replica leads."""
+        return None if self._leadership is None else self._leadership.heir(in_time=in_time)
+
     def followers(self) -> tuple[FollowerStatus, ...]:
         """Return what this leader knows of its followers; empty if it does not lead."""
         if self._leadership is None:
             return ()
-        state = self._state
-        return tuple(
-            FollowerStatus(
-                node,
-                progress.state,
-                progress.match,
-                progress.applied,
-                progress.inflight_bytes,
-                progress.is_alive(state.now, state.config.election_ticks),
-            )
-            for node, progress in self._leadership.progress.items()
-        )
+        state, leadership = self._state, self._leadership
+        return statuses(leadership.progress, state.now, state.config.election_ticks)
 
     # Parts
 

@@ -11,6 +11,9 @@ from raft.core.quorum import Tally, tally
 from raft.core.state import State
 from raft.types import NodeId, PeerState, PreVote, PreVoteReply, Role, Vote, VoteReply
 
+STAND_BACK_TIMEOUTS = 2
+"""A replica that stands back waits for so many election timeouts more: longer than all others."""
+
 
 class Verdict(IntEnum):
     """The decision on a pre-vote."""
@@ -39,6 +42,7 @@ class Election:
         "_granted",
         "_held",
         "_is_early",
+        "_is_needed",
         "_lost",
         "_rounds",
         "_state",
@@ -54,6 +58,8 @@ class Election:
         """Campaigns that failed since a leader was last heard."""
         self._votes: dict[NodeId, bool] = {}
         self._is_early = False
+        self._is_needed = False
+        """Another replica asked for votes, and only this one's log is up to date."""
         self._countdown: int | None = None
         """Ticks until the early campaign for which there is evidence."""
         self._lost: dict[NodeId, tuple[PeerState, int]] = {}
@@ -77,7 +83,7 @@ class Election:
                 self._countdown = None
                 if state.role is Role.FOLLOWER and self._has_evidence():
                     return self._ask(is_early=True)
-        if self._elapsed < self._timeout:
+        if self._elapsed < self._due():
             return False
         if self.may_campaign():
             if state.role is not Role.FOLLOWER:
@@ -88,12 +94,23 @@ class Election:
 
     def ticks_until_due(self) -> int:
         """Return the number of ticks after which `tick` will have work."""
-        due = self._timeout - self._elapsed
+        due = self._due() - self._elapsed
         if self._countdown is not None:
             due = min(due, self._countdown)
         for held in self._held.values():
             due = min(due, held.until - self._state.now)
         return max(due, 1)
+
+    def _due(self) -> int:
+        """Return after how many ticks without a leader this replica campaigns.
+
+        One that stands back lets the others try first, until one of them has asked in vain for the
+        vote of this one, or a campaign of its own shows that none has won.
+        """
+        state = self._state
+        if self._rounds or self._is_needed or not state.stands_back():
+            return self._timeout
+        return self._timeout + STAND_BACK_TIMEOUTS * state.config.election_ticks
 
     def _restart_timer(self, base_ticks: int) -> None:
         self._elapsed = 0
@@ -128,6 +145,7 @@ class Election:
         else:
             self.become_follower(state.term, leader)
         self._rounds = 0
+        self._is_needed = False
         lost = self._lost.get(leader)
         if lost is None:
             return
@@ -247,8 +265,9 @@ class Election:
     def _delay(self) -> int:
         """Return rank x delay in ticks, so that the survivors' votes do not split.
 
-        The rank is the position of the id among the voters that seem alive; the ends of their logs
-        correct it as soon as they are known (`pre_vote`).
+        The rank is the position of the id among the voters that seem alive, behind all of them for
+        one that stands back; the ends of their logs correct it as soon as they are known
+        (`pre_vote`).
         """
         state = self._state
         alive = [
@@ -258,7 +277,8 @@ class Election:
         ]
         if state.node not in alive:
             return 0
-        return alive.index(state.node) * state.config.early_delay_ticks
+        rank = len(alive) if state.stands_back() else alive.index(state.node)
+        return rank * state.config.early_delay_ticks
 
     def _judge_held_again(self) -> None:
         for asker, held in list(self._held.items()):
@@ -290,8 +310,9 @@ class Election:
         if term <= state.term or not state.is_named():
             return Verdict.DENY
         if not state.log.is_up_to_date(body.last_index, body.last_term):
+            self._is_needed = True  # this log is more up to date than the asker's
             if body.is_early and self._countdown is not None:
-                self._countdown = 0  # this log is more up to date than the asker's
+                self._countdown = 0
             return Verdict.DENY
         if state.role is Role.PRE_CANDIDATE and body.is_early == self._is_early:
             # Both ask at once: one of them must give way, or both would become candidates.
@@ -306,7 +327,7 @@ class Election:
         """Return whether this replica goes first, given that the asker's log is not behind."""
         log = self._state.log
         is_same = (log.last_index, log.last_term) == (body.last_index, body.last_term)
-        return is_same and self._state.node < asker
+        return is_same and self._state.node < asker and not self._state.stands_back()
 
     def _answer(self, asker: NodeId, term: int, body: PreVote, verdict: Verdict) -> None:
         state = self._state

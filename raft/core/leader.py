@@ -38,8 +38,8 @@ LARGE_APPEND_BYTES = 256 << 10
 """An Append of this size goes to the rear together with the front: compared with its bytes a frame
 costs little, and it is encoded already."""
 
-_Shared = dict[int, tuple[Append, int, int]]
-"""Appends of one `emit` by first index, each with its last index and its bytes."""
+_Shared = dict[tuple[int, int], tuple[Append, int, int]]
+"""Appends of one `emit` by first index and limit, each with its last index and its bytes."""
 
 
 class NotLeader(Exception):
@@ -60,6 +60,7 @@ class LeaderRole:
     __slots__ = (
         "_front",
         "_heartbeat_elapsed",
+        "_is_commit_held",
         "_state",
         "_transfer",
         "_unapplied",
@@ -83,6 +84,8 @@ class LeaderRole:
         self._front = Front(state.config.rear_ticks)
         self._transfer: tuple[NodeId, int] | None = None
         self._heartbeat_elapsed = 0
+        self._is_commit_held = False
+        """More is on a majority than is committed: this node has to apply first."""
         self._unapplied = Backlog()
         self._wanted: list[NodeId] = []
         self._update_members()
@@ -99,6 +102,8 @@ class LeaderRole:
         self._check_ready_to_write()
         if self._unapplied.size_bytes >= config.backlog_bytes_max:
             raise Busy("proposals wait for commit or apply: backlog_bytes_max is reached")
+        if state.lags():
+            raise Busy("this leader applies too slowly: apply_lag_entries_max is reached")
         if state.commit - self._applied_by_majority() > config.apply_lag_entries_max:
             raise Busy("a majority applies too slowly: apply_lag_entries_max is reached")
         index = self._append(EntryKind.DATA, data)
@@ -136,24 +141,37 @@ class LeaderRole:
             raise Busy(f"leadership is being handed to {self._transfer[0]}")
         if not self._is_alive(to):
             raise Busy(f"{to} does not answer")
+        if self._lags(self.progress[to]):
+            raise Busy(f"{to} has not applied what is committed yet")
         self._transfer = (to, state.now + state.config.election_ticks)
         self._finish_transfer(to)
 
     def resign(self) -> None:
-        """Hand over to the voter with the longest log, even if it is behind, and stop leading."""
+        """Hand over to the best heir, even if it is behind, and stop leading."""
+        heir = self.heir()
+        if heir is not None:
+            self._state.send(heir, TimeoutNow())
+        self.is_over = True
+
+    def heir(self, *, in_time: bool = False) -> NodeId | None:
+        """Return the other voter that answers and has the longest log; None if none answers.
+
+        One that applies too slowly is the last choice, and none if `in_time`.
+        """
         state = self._state
         heirs = [
-            (self.progress[voter].match, voter)
+            (not self._lags(self.progress[voter]), self.progress[voter].match, voter)
             for voter in state.members.current.voters
             if voter != state.node and self._is_alive(voter)
         ]
-        if heirs:
-            state.send(max(heirs)[1], TimeoutNow())
-        self.is_over = True
+        applies_in_time, _, heir = max(heirs, default=(False, 0, None))
+        return None if in_time and not applies_in_time else heir
 
     def applied(self, index: int) -> None:
         """Note that this node's state machine contains `index`."""
         self._unapplied.release(index)
+        if self._is_commit_held:
+            self._advance()
 
     def stable(self) -> None:
         """Note that more of the own log is durable: now the leader counts itself."""
@@ -192,6 +210,7 @@ class LeaderRole:
                 return
             # It may have crashed before it had installed what was sent.
             progress.snapshot_wait = 0
+        progress.has_told_applied = False
         progress.probe(progress.match + 1 if progress.match else progress.next)
         progress.is_paused = link is not PeerState.CONNECTED
         self._choose_front()
@@ -255,7 +274,7 @@ class LeaderRole:
 
     def snapshot_reply(self, sender: NodeId, body: SnapshotReply) -> None:
         """Note that a follower installed a snapshot, or refuses it."""
-        progress = self._answered(sender, 0, 0)
+        progress = self._answered(sender, None, 0)
         if progress is None:
             return
         if body.index > self._state.log.last_index:
@@ -265,18 +284,19 @@ class LeaderRole:
         elif progress.state is ProgressState.SNAPSHOT:
             self._snapshot_failed(progress)
 
-    def _answered(self, sender: NodeId, applied: int, read_context: int) -> Progress | None:
-        """Note what every answer carries; None, and counted, if the sender is not a follower."""
+    def _answered(self, sender: NodeId, applied: int | None, read_context: int) -> Progress | None:
+        """Note what answers carry; None, and counted, if the sender is not a follower."""
         state = self._state
         progress = self.progress.get(sender)
         if progress is None:
             state.counters.unexpected += 1
             return None
-        if applied > state.log.last_index or read_context > self.reads.number:
+        if (applied or 0) > state.log.last_index or read_context > self.reads.number:
             state.counters.malformed += 1
             return None
         progress.heard_at = state.now
-        progress.applied = max(progress.applied, applied)
+        if applied is not None:
+            progress.note_applied(applied)
         self.needs_emit = True
         if read_context and self.reads.echoed(sender, read_context):
             self._confirm_reads()
@@ -328,13 +348,18 @@ class LeaderRole:
     # Commit
 
     def _advance(self) -> None:
-        """Commit what is durable on a majority, if it is of this term (Raft 5.4.2)."""
+        """Commit what is durable on a majority, if it is of this term (Raft 5.4.2), but not too far
+        ahead of what this node has applied.
+        """
         state = self._state
         voters = state.members.current.voters
         node, durable, progress = state.node, state.log.durable_index, self.progress
         index = reached_by_majority(
             [durable if voter == node else progress[voter].match for voter in voters]
         )
+        limit = self._ahead_of(state.applied)
+        self._is_commit_held = index > limit
+        index = min(index, limit)
         if index <= state.commit or state.log.term(index) != state.term:
             return
         state.commit = index
@@ -345,6 +370,16 @@ class LeaderRole:
             self.resign()
             for peer, follower in self.progress.items():
                 self._heartbeat(peer, follower)
+
+    def _ahead_of(self, applied: int) -> int:
+        """Return how far a node that has applied so much may be led. Up to the no-op in any case:
+        before it is committed, nothing may be applied.
+        """
+        return max(applied + self._state.config.apply_lead_entries_max, self.first_index)
+
+    def _lags(self, progress: Progress) -> bool:
+        state = self._state
+        return state.commit - progress.applied > state.config.apply_lag_entries_max
 
     def _applied_by_majority(self) -> int:
         state = self._state
@@ -416,30 +451,33 @@ class LeaderRole:
         for count in range(APPENDS_PER_READY_MAX):
             if not progress.has_room(config.inflight_messages_max, config.inflight_bytes_max):
                 return
-            low = progress.next
-            if low > state.log.last_index and progress.state is ProgressState.REPLICATE:
+            low, high = progress.next, min(state.log.last_index, self._ahead_of(progress.applied))
+            if low > high and progress.state is ProgressState.REPLICATE:
                 if count:
                     progress.fed_at = state.now
                 return
-            if low not in shared:
+            if (low, high) not in shared:
                 try:
-                    shared[low] = self._append_from(low)
+                    shared[low, high] = self._append_from(low, high)
                 except Compacted:
                     self._want_snapshot(node, progress)
                     return
-            body, last, size = shared[low]
+            body, last, size = shared[low, high]
             state.send(node, body)
             progress.sent(last, size, state.now)
             progress.commit_told = max(progress.commit_told, min(body.commit, last))
         self.needs_emit = True
 
-    def _append_from(self, low: int) -> tuple[Append, int, int]:
-        """Return an Append from `low` on, its last index and its bytes. Raises Compacted."""
+    def _append_from(self, low: int, high: int) -> tuple[Append, int, int]:
+        """Return an Append of entries from `low` to `high` at most, its last index and its bytes.
+
+        Raises Compacted.
+        """
         state, log = self._state, self._state.log
         prev_term = log.term(low - 1)
         entries: tuple[Entry, ...] = ()
-        if low <= log.last_index:
-            entries = log.entries(low, log.last_index + 1, state.config.append_bytes_max)
+        if low <= high:
+            entries = log.entries(low, high + 1, state.config.append_bytes_max)
         size = sum([len(entry.data) for entry in entries])
         body = Append(low - 1, prev_term, state.commit, entries, self.reads.number)
         return body, low - 1 + len(entries), size
@@ -506,7 +544,7 @@ class LeaderRole:
         state, progress = self._state, self.progress[node]
         if progress.state is not ProgressState.REPLICATE or not self._is_alive(node):
             return False
-        if progress.match < state.members.index:
+        if progress.match < state.members.index or self._lags(progress):
             return False
         return state.commit - progress.match <= PROMOTE_LAG_MAX_ENTRIES
 

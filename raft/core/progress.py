@@ -1,7 +1,12 @@
 """A leader's knowledge of one follower, and its window (raft/design.md, Replication)."""
 
 from collections import deque
+from collections.abc import Mapping
 from enum import IntEnum
+
+import msgspec
+
+from raft.types import NodeId
 
 NEVER = -(1 << 62)
 """A tick before all others."""
@@ -25,6 +30,7 @@ class Progress:
         "applied",
         "commit_told",
         "fed_at",
+        "has_told_applied",
         "heard_at",
         "inflight",
         "inflight_bytes",
@@ -52,6 +58,8 @@ class Progress:
         self.heard_at = now
         """The tick of its last answer; a new leader gives each an election timeout."""
         self.applied = 0
+        """What it has applied; a guess until `has_told_applied`."""
+        self.has_told_applied = False
         self.commit_told = 0
         self.fed_at = NEVER
         """REPLICATE: the tick when it was last sent all there is."""
@@ -65,6 +73,13 @@ class Progress:
     def is_alive(self, now: int, election_ticks: int) -> bool:
         """Return whether it answered within an election timeout."""
         return now - self.heard_at < election_ticks
+
+    def note_applied(self, index: int) -> None:
+        """Note what an answer says. Answers may overtake each other, but a process that starts
+        again has applied less than the one before it.
+        """
+        self.applied = max(self.applied, index) if self.has_told_applied else index
+        self.has_told_applied = True
 
     def has_room(self, messages_max: int, bytes_max: int) -> bool:
         """Return whether another Append may be sent now."""
@@ -120,3 +135,31 @@ class Progress:
     def _forget_inflight(self) -> None:
         self.inflight.clear()
         self.inflight_bytes = 0
+
+
+class FollowerStatus(msgspec.Struct, frozen=True):
+    """What the leader knows of a follower."""
+
+    node: NodeId
+    state: ProgressState
+    match: int
+    applied: int
+    inflight_bytes: int
+    is_alive: bool
+
+
+def statuses(
+    followers: Mapping[NodeId, Progress], now: int, election_ticks: int
+) -> tuple[FollowerStatus, ...]:
+    """Return what is known of all followers."""
+    return tuple(
+        FollowerStatus(
+            node,
+            progress.state,
+            progress.match,
+            progress.applied,
+            progress.inflight_bytes,
+            progress.is_alive(now, election_ticks),
+        )
+        for node, progress in followers.items()
+    )

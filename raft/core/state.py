@@ -53,7 +53,11 @@ class CoreConfig(msgspec.Struct, frozen=True):
     recent_bytes_max: int = 32 << 20
     """Recent entries kept in memory for followers and apply; at least half of it stays."""
     apply_lag_entries_max: int = 1024
-    """How far a majority's applied index may be behind the commit index; beyond this, Busy."""
+    """How far the applied index of the leader or of a majority may be behind the commit index;
+    beyond this, Busy. A follower that is behind by more stands back in elections."""
+    apply_lead_entries_max: int = 4096
+    """How far a leader commits ahead of what it has applied itself, and sends entries to a follower
+    ahead of what that one has applied."""
     entry_bytes_max: int = 16 << 20
     """Size of one proposal."""
     reads_pending_max: int = 1024
@@ -96,6 +100,7 @@ class State:
         "config",
         "counters",
         "is_installing",
+        "is_standing_back",
         "is_writable",
         "leader",
         "local_reads",
@@ -136,6 +141,8 @@ class State:
         self.is_writable = True
         self.is_installing = False
         """A snapshot is being installed: the log must not change."""
+        self.is_standing_back = False
+        """The operator wants another replica to lead."""
         self.now = 0
         """Ticks since the start."""
         self.counters = Counters()
@@ -160,6 +167,14 @@ class State:
     def commit_to(self, index: int) -> None:
         """Note that the entries up to `index`, which are here, are committed."""
         self.commit = max(self.commit, index)
+
+    def lags(self) -> bool:
+        """Return whether far more is committed than this replica has applied."""
+        return self.commit - self.applied > self.config.apply_lag_entries_max
+
+    def stands_back(self) -> bool:
+        """Return whether this replica leaves elections to others as long as one of them can win."""
+        return self.is_standing_back or self.lags()
 
     def answer_read(self, asker: NodeId, request: int, index: int) -> None:
         """Give the asker its confirmed read index."""

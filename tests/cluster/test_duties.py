@@ -269,8 +269,8 @@ def test_a_draining_leader_hands_over_and_does_not_lead_again() -> None:
     async def scenario() -> None:
         async with cluster(3) as nodes:
             leader = await nodes.leader()
-            await leader.service.operations.drain(leader.name, is_draining=True)
-            await until(lambda: not leader.cluster.leadership.is_here, lambda: leader.name)
+            health = await leader.service.operations.drain(leader.name, is_draining=True)
+            assert (health.is_leader, leader.cluster.leadership.is_here) == (False, False)
             fresh = await nodes.leader()
             assert fresh is not leader
             await propose(leader, ClockTick(1))

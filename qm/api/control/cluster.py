@@ -249,9 +249,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
     async def _drain(self, node: str, *, is_draining: bool) -> pb.DrainReply:
         node = self._known(node or self._cluster.node).name
         health = await self._operations.drain(node, is_draining=is_draining)
-        return pb.DrainReply(
-            sessions=health.session_count, is_leader=self._cluster.leadership.node == node
-        )
+        return pb.DrainReply(sessions=health.session_count, is_leader=health.is_leader)
 
     @override
     async def CanStop(self, request: pb.CanStopRequest, context: Context) -> pb.CanStopReply:

@@ -24,6 +24,8 @@ class Health(msgspec.Struct, frozen=True):
     is_draining: bool
     session_count: int
     """Number of open MSMQ sessions."""
+    is_leader: bool
+    """Whether this node leads, also while it prepares to serve."""
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -88,7 +90,8 @@ class Operations(Protocol):
         """Return the present state of this node."""
 
     async def drain(self, node: str, *, is_draining: bool) -> Health:
-        """Have a node accept no new sessions and hand over leadership, or serve again.
+        """Have a node accept no new sessions and hand over leadership, or serve again. Returns when
+        another node leads, or no other takes over.
 
         Raises KeyError for a node that is not a member.
         """

@@ -214,6 +214,7 @@ class _Service(RelayServicer):
             alarms=health.alarms,
             is_draining=health.is_draining,
             session_count=health.session_count,
+            is_leader=health.is_leader,
         )
 
     @override

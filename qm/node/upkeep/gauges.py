@@ -83,6 +83,7 @@ class Gauges(ClusterListener):
         gauge("quorate_term").set(status.term)
         gauge("quorate_commit_index").set(status.commit)
         gauge("quorate_applied_index").set(status.applied)
+        gauge("quorate_apply_lag_entries").set(status.commit - status.applied)
         self._totals.refresh(self._replicated.driver)
         log = self._replicated.config.data / RAFT_FOLDER / LOG_DIRECTORY
         gauge("quorate_log_bytes").set(sum(file.stat().st_size for file in log.iterdir()))

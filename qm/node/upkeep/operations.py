@@ -21,12 +21,14 @@ from qm.node.membership.status import VERSION
 from qm.node.relay.channels import Channels, Unreachable
 from qm.node.replica.replicated_store import ReplicatedStore
 from qm.node.upkeep.backup import Backups
+from qm.node.upkeep.consensus_health import consensus_alarms
 from qm.node.upkeep.diagnosis import Diagnosis
 from qm.node.upkeep.drain import Drain
 from qm.node.upkeep.housekeeping import DiskWatch
 from qm.node.upkeep.log_levels import LogLevels
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
 from qm.pb import relay_pb2
+from raft.types import Role
 
 ASK_TIMEOUT_S: Final = 5.0
 DRAIN_TIMEOUT_S: Final = 30.0
@@ -69,12 +71,14 @@ class NodeOperations(Operations):
     def health(self) -> Health:
         total = shutil.disk_usage(self._data).total
         alarms = () if self._disk.admits_messages else (f"disk_{self._disk.level.name.lower()}",)
+        driver = self._replicated.driver
         return Health(
             self._disk.free_bytes(),
             total,
-            alarms,
+            alarms + consensus_alarms(driver),
             self._drain.is_draining,
             self._msmq.session_count(),
+            driver.role is Role.LEADER,
         )
 
     @override
@@ -90,6 +94,7 @@ class NodeOperations(Operations):
             tuple(reply.alarms),
             reply.is_draining,
             reply.session_count,
+            reply.is_leader,
         )
 
     @override

@@ -47,6 +47,7 @@ class Member:
         self.random = random or self._jitter
         self.options = config or {}
         self.auto_sync = True
+        self.applies = True
         self.base = configuration
         self.base_index = 0
         self.synced_base = (0, 0)
@@ -142,7 +143,7 @@ class Member:
 
     def apply(self) -> None:
         """Apply what is committed and durable here."""
-        upto = min(self.core.commit, self.core.durable_index)
+        upto = min(self.core.commit, self.core.durable_index) if self.applies else 0
         while self.applied < upto:
             entries = self.core.entries(self.applied + 1, upto + 1, 1 << 20)
             self.applied_entries.extend(entries)
