@@ -181,11 +181,6 @@ class Driver(Generic[ResultT]):
         return self._replica.applied_index
 
     @property
-    def applies_late(self) -> bool:
-        """As `Replica.applies_late`."""
-        return self._replica.applies_late
-
-    @property
     def has_entry_in_flight(self) -> bool:
         """Whether what is submitted now waits for an entry, unless OVERLAP_MIN_BYTES wait."""
         return self._proposals.has_in_flight

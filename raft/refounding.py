@@ -15,6 +15,7 @@ from raft.identity import Identity, IdentityRefused, claim, load, start, store
 from raft.log.files import Directory
 from raft.log.log import Log, LogConfig, has_log
 from raft.types import Configuration, Entry, EntryKind, HardState, NodeId, SnapshotMeta
+from raft.watch import debt
 
 
 def begin_behind(
@@ -67,6 +68,7 @@ def begin_alone(
             )
         # With the new cluster id, nothing that the old group sends is accepted from here on.
         store(directory, msgspec.structs.replace(identity, cluster_id=cluster))
+        debt.forget(directory)
         data = encode_configuration(_alone(known[-1][1], identity.node_id))
         _append(log, [(EntryKind.CONFIG, data), *((EntryKind.DATA, each) for each in payloads)])
     finally:

@@ -39,6 +39,7 @@ from raft.types import (
     SnapshotMeta,
 )
 from raft.watch.applying import ApplyWatch
+from raft.watch.debt import Debt
 from raft.watch.disk import Alarms, DiskWatch, Work
 
 __all__ = [
@@ -118,6 +119,11 @@ class Replica(Generic[ResultT]):
         self._alarms = Alarms()
         self._disk = DiskWatch(self._alarms, config.stuck_ticks)
         self._applying = ApplyWatch(self._alarms, config.late_ticks)
+        try:
+            self._debt = Debt(directory, self._node, self._core, self._alarms, self._disk)
+        except BaseException:
+            self._log.abandon()
+            raise
         self._install: Install | None = None
         self._new_install: Install | None = None
         self._restored_index = 0
@@ -297,11 +303,6 @@ class Replica(Generic[ResultT]):
         )
 
     @property
-    def applies_late(self) -> bool:
-        """Whether this replica has lagged for `late_ticks` in applying what is committed."""
-        return self._applying.is_late
-
-    @property
     def is_behind(self) -> bool:
         """Whether there is more to apply."""
         return self._appliable() > self._applied
@@ -338,6 +339,7 @@ class Replica(Generic[ResultT]):
         if self._core.counters.id_reused:
             text = f"{self._node} voted before this log existed: replace it in the group"
             self._alarms.tell_once(AlarmKind.ID_REUSED, text)
+        self._debt.look(self._now)
         restored, self._restored_index = self._restored_index, 0
         install, self._new_install = self._new_install, None
         return Step(
@@ -425,6 +427,8 @@ class Replica(Generic[ResultT]):
             core.last_index,
             self._disk.is_short,
             self._applying.is_late,
+            core.owed,
+            core.owing_followers,
             core.configuration,
             core.followers(),
             core.counters,

@@ -62,6 +62,10 @@ class AlarmKind(IntEnum):
     """Too many files are open to write what is needed; DISK_ROOM ends this as well."""
     APPLY_LAGS = 8
     """For `late_ticks` far more has been committed than this replica has applied."""
+    ROLLED_BACK = 9
+    """This replica lacks committed entries that it acknowledged: its disk is an older copy."""
+    PEER_ROLLED_BACK = 10
+    """The same of another replica, as its leader found."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -141,6 +145,10 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     """True from DISK_SHORT until there is space."""
     applies_late: bool
     """True from APPLY_LAGS until it has caught up."""
+    owed: int
+    """Not 0 from ROLLED_BACK until it has got back what it lacks: the last index of that."""
+    owing_followers: tuple[NodeId, ...]
+    """Those of PEER_ROLLED_BACK that have not got back everything yet."""
     configuration: Configuration
     followers: tuple[FollowerStatus, ...]
     counters: Counters

@@ -203,7 +203,8 @@ class Service:
             return "this node drains: `qm cluster undrain` lets it serve again"
         if self.replicated.machine.is_installing:
             return "this node's state is being replaced, or opened again after its disk was full"
-        if (reason := consensus_health.not_ready_reason(self.replicated.driver)) is not None:
+        status = self.replicated.driver.status()
+        if (reason := consensus_health.not_ready_reason(self._config.name, status)) is not None:
             return reason
         if self.replicated.view.ledger.manager is None:
             if self.replicated.leadership.node is None:

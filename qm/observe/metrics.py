@@ -50,7 +50,7 @@ ALARMS: Final = (
     "disk_short", "diverged", "history_evicted", "id_reused", "journal_copy_dropped",
     "peer_elsewhere", "peer_moved", "retired", "sequence_ahead", "snapshot_bad", "stream_limit",
     "stuck",
-    "apply_lags",
+    "apply_lags", "peer_rolled_back", "rolled_back",
 )  # fmt: skip
 """Conditions that an operator has to act on; docs/runbook.md says what to do."""
 

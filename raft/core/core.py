@@ -7,13 +7,13 @@ never raises. The rules and their reasons are in raft/design.md.
 
 from collections.abc import Callable, Sequence
 
-from raft.core import follower
+from raft.core import follower, rollback
 from raft.core.election import Election
 from raft.core.leader import Busy, LeaderRole, NotLeader
 from raft.core.log_end import LogEnd
-from raft.core.membership import MemberChange, Members, is_member, is_retired
+from raft.core.membership import MemberChange, Members
 from raft.core.progress import FollowerStatus, statuses
-from raft.core.state import CoreConfig, Counters, State
+from raft.core.state import CoreConfig, Counters, RolledBack, State
 from raft.core.validation import is_wellformed
 from raft.log_view import LogView
 from raft.types import (
@@ -117,7 +117,7 @@ class Core:
             counters.misaddressed += 1
         elif not is_wellformed(envelope):
             counters.malformed += 1
-        elif self._is_from_retired(envelope.sender):
+        elif state.is_from_retired(envelope.sender):
             counters.retired_sender += 1
         elif not self._hears(envelope.sender, envelope.body):
             counters.stranger += 1
@@ -226,6 +226,10 @@ class Core:
         """
         self._state.is_standing_back = is_standing_back
 
+    def owe(self, index: int) -> None:
+        """Say what an earlier process of this replica found that it owed; see `owed`."""
+        self._state.owed = index
+
     # Snapshots
 
     def offer_snapshot(self, to: NodeId, meta: SnapshotMeta) -> None:
@@ -240,10 +244,10 @@ class Core:
 
     def wants_snapshot(self, sender: NodeId, meta: SnapshotMeta) -> bool:
         """Return whether to accept a snapshot from `sender`: it must advance this replica."""
-        if self._is_from_retired(sender):
+        if self._state.is_from_retired(sender):
             self._state.counters.retired_sender += 1
             return False
-        if not self._is_known(sender) and self._election.is_in_lease(sender):
+        if not self._state.knows(sender) and self._election.is_in_lease(sender):
             self._state.counters.stranger += 1
             return False
         return follower.wants_snapshot(self._state, meta)
@@ -338,6 +342,12 @@ class Core:
             wanted,
         )
 
+    def take_rolled_back(self) -> tuple[RolledBack, ...]:
+        """Return the replicas found not to hold what they acknowledged, since the last call."""
+        found = tuple(self._state.rolled_back)
+        self._state.rolled_back.clear()
+        return found
+
     # Observation
 
     @property
@@ -405,6 +415,19 @@ class Core:
         """
         return self._state.log.entries(low, high, max_bytes)
 
+    @property
+    def owed(self) -> int:
+        """Up to where this replica acknowledged committed entries that it lacks; 0: it lacks none.
+
+        While it lacks some, it neither votes nor campaigns.
+        """
+        return self._state.owed if self._state.owes() else 0
+
+    @property
+    def owing_followers(self) -> tuple[NodeId, ...]:
+        """The followers of this leader that lack entries which they acknowledged."""
+        return () if self._leadership is None else rollback.owing(self._leadership.progress)
+
     def heir(self, *, in_time: bool = False) -> NodeId | None:
         """Return the voter that should take over (see `LeaderRole.heir`), if this replica leads."""
         return None if self._leadership is None else self._leadership.heir(in_time=in_time)
@@ -451,29 +474,13 @@ class Core:
             else:
                 self._leadership.read(state.node, request)
 
-    def _is_from_retired(self, sender: NodeId) -> bool:
-        """Return whether a committed configuration retires the sender; before, it may lead."""
-        members, commit = self._state.members, self._state.commit
-        configuration = members.current if members.index <= commit else members.at(commit)
-        return not is_member(configuration, sender) and is_retired(configuration, sender)
-
-    def _is_known(self, sender: NodeId) -> bool:
-        """Return whether the sender is a member in the configuration in force, or in the last
-        committed one, since a removal may still be undone. To a replica that no configuration
-        names, every sender is known.
-        """
-        state, members = self._state, self._state.members
-        if is_member(members.current, sender) or not state.is_named():
-            return True
-        return members.index > state.commit and is_member(members.at(state.commit), sender)
-
     def _hears(self, sender: NodeId, body: Body) -> bool:
         """Return whether messages of this kind count from this sender (raft/design.md, Identity).
 
         A leader or candidate may belong to a configuration that is not known here yet (thesis 4.1),
         but not while a known leader is alive; answers count only from nodes that were asked.
         """
-        if self._is_known(sender):
+        if self._state.knows(sender):
             return True
         if isinstance(body, _FROM_LEADERS):
             return not self._election.is_in_lease(sender)

@@ -163,7 +163,7 @@ class Election:
         that about (thesis 4.2.2). Its own vote does not count.
         """
         state = self._state
-        if not state.is_writable or state.is_installing:
+        if not state.is_writable or state.is_installing or state.owes():
             return False
         members = state.members
         if state.node in members.current.voters:
@@ -307,7 +307,7 @@ class Election:
 
     def _judge(self, asker: NodeId, term: int, body: PreVote) -> Verdict:
         state = self._state
-        if term <= state.term or not state.is_named():
+        if term <= state.term or not state.is_named() or state.owes():
             return Verdict.DENY
         if not state.log.is_up_to_date(body.last_index, body.last_term):
             self._is_needed = True  # this log is more up to date than the asker's
@@ -374,6 +374,7 @@ class Election:
             is_free
             and state.is_writable
             and state.is_named()
+            and not state.owes()
             and state.log.is_up_to_date(body.last_index, body.last_term)
         ):
             state.vote = candidate

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from raft.core.membership import check_configuration, decode_configuration, is_member
+from raft.core.rollback import owe
 from raft.core.state import State
 from raft.types import (
     Append,
@@ -53,7 +54,7 @@ def append(state: State, leader: NodeId, body: Append) -> None:
             state.members.append(index, configuration)
     match = prev_index + len(entries)
     state.commit_to(min(body.commit, match))
-    _accept(state, leader, match, body.read_context)
+    _accept(state, leader, match, _echo(state, body.read_context))
 
 
 def _unknown(state: State, entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -92,7 +93,7 @@ def _reject(state: State, leader: NodeId, body: Append) -> None:
         hint_index=index,
         hint_term=term,
         applied_index=state.applied,
-        read_context=body.read_context,
+        read_context=_echo(state, body.read_context),
         rejected_index=body.prev_index,
     )
     state.send(leader, reply)
@@ -121,10 +122,15 @@ def heartbeat(state: State, leader: NodeId, body: Heartbeat) -> None:
     if body.commit <= state.log.last_index:
         state.commit_to(body.commit)
     elif state.is_named():
-        state.counters.malformed += 1
+        owe(state, body.commit)  # a leader names no entries that this replica did not acknowledge
     else:
         state.counters.id_reused += 1  # an earlier log of this id acknowledged these entries
-    state.send(leader, HeartbeatReply(body.read_context, state.applied))
+    state.send(leader, HeartbeatReply(_echo(state, body.read_context), state.applied))
+
+
+def _echo(state: State, read_context: int) -> int:
+    """Return the read barrier to confirm: none while this replica may have forgotten votes too."""
+    return 0 if state.owes() else read_context
 
 
 def offered(state: State, leader: NodeId, body: InstallSnapshot) -> None:

@@ -1,5 +1,6 @@
 """What a leader does (Raft 5.3, 5.4, thesis 3.10, 4, 6.4), for one term."""
 
+from raft.core import rollback
 from raft.core.backlog import Backlog
 from raft.core.front import Front
 from raft.core.membership import (
@@ -189,6 +190,7 @@ class LeaderRole:
         if self._heartbeat_elapsed >= config.heartbeat_ticks:
             self._heartbeat_elapsed = 0
             self._check_quorum()
+            rollback.note_held(state, self.progress)
             for node, progress in self.progress.items():
                 if progress.state is ProgressState.SNAPSHOT and state.now >= progress.snapshot_wait:
                     progress.probe(progress.match + 1)
@@ -225,7 +227,7 @@ class LeaderRole:
         if progress is None:
             return
         if body.is_rejected:
-            self._rejected(progress, body)
+            self._rejected(sender, progress, body)
             return
         if body.match_index > state.log.last_index:
             state.counters.malformed += 1
@@ -240,7 +242,7 @@ class LeaderRole:
             self._advance()
             self._finish_transfer(sender)
 
-    def _rejected(self, progress: Progress, body: AppendReply) -> None:
+    def _rejected(self, sender: NodeId, progress: Progress, body: AppendReply) -> None:
         state = self._state
         if progress.state is ProgressState.REPLICATE:
             if progress.match < body.rejected_index < progress.next:
@@ -248,6 +250,11 @@ class LeaderRole:
                 self._choose_front()
                 return
         elif progress.state is ProgressState.PROBE and body.rejected_index == progress.next - 1:
+            if rollback.refuses_what_it_held(state, sender, progress, body):
+                if progress.refusals < rollback.REFUSALS_MIN:
+                    progress.probe(progress.next)
+                    return
+                rollback.forgive(state, sender, progress, body)
             highest = min(body.hint_index, body.rejected_index - 1)
             place, _ = state.log.common_place(highest, body.hint_term)
             progress.probe(place + 1)

@@ -38,6 +38,8 @@ class Progress:
         "is_sent",
         "match",
         "next",
+        "owed",
+        "refusals",
         "snapshot_index",
         "snapshot_wait",
         "stalled_from",
@@ -61,6 +63,10 @@ class Progress:
         """What it has applied; a guess until `has_told_applied`."""
         self.has_told_applied = False
         self.commit_told = 0
+        self.refusals = 0
+        """How often in a row it refused what it had acknowledged."""
+        self.owed = 0
+        """It was rolled back and has to get entries up to here again."""
         self.fed_at = NEVER
         """REPLICATE: the tick when it was last sent all there is."""
         self.snapshot_index = 0
@@ -103,6 +109,7 @@ class Progress:
         inflight = self.inflight
         while inflight and inflight[0][0] <= match:
             self.inflight_bytes -= inflight.popleft()[1]
+        self.refusals = 0
         if match <= self.match:
             return False
         self.match = match

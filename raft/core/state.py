@@ -6,7 +6,7 @@ import msgspec
 
 from raft.core.backlog import Backlog
 from raft.core.log_end import LogEnd
-from raft.core.membership import Members, is_member
+from raft.core.membership import Members, is_member, is_retired
 from raft.core.read_index import LocalReads
 from raft.types import (
     Body,
@@ -91,6 +91,16 @@ class Counters(msgspec.Struct):
     snapshots_offered: int = 0
 
 
+class RolledBack(msgspec.Struct, frozen=True, gc=False):
+    """A replica was found not to hold what it once acknowledged."""
+
+    node: NodeId
+    owed: int
+    """It held committed entries up to here."""
+    last_index: int
+    """Now it holds entries up to here at most."""
+
+
 class State:
     """The state of one replica. Term, vote and log are persistent (Raft figure 2)."""
 
@@ -99,6 +109,7 @@ class State:
         "commit",
         "config",
         "counters",
+        "held",
         "is_installing",
         "is_standing_back",
         "is_writable",
@@ -109,9 +120,11 @@ class State:
         "messages",
         "node",
         "now",
+        "owed",
         "random",
         "reads",
         "role",
+        "rolled_back",
         "synced",
         "term",
         "unsynced",
@@ -143,6 +156,12 @@ class State:
         """A snapshot is being installed: the log must not change."""
         self.is_standing_back = False
         """The operator wants another replica to lead."""
+        self.owed = 0
+        """This replica acknowledged committed entries up to here; see `owes`."""
+        self.held: dict[NodeId, int] = {}
+        """By member: up to where it is known to hold what is committed, since this node led."""
+        self.rolled_back: list[RolledBack] = []
+        """Discoveries to report."""
         self.now = 0
         """Ticks since the start."""
         self.counters = Counters()
@@ -172,9 +191,32 @@ class State:
         """Return whether far more is committed than this replica has applied."""
         return self.commit - self.applied > self.config.apply_lag_entries_max
 
+    def owes(self) -> bool:
+        """Return whether this replica lacks entries that it acknowledged: its disk was rolled back.
+
+        It neither votes nor campaigns then: a majority with it may be none.
+        """
+        return self.owed > self.commit
+
     def stands_back(self) -> bool:
         """Return whether this replica leaves elections to others as long as one of them can win."""
         return self.is_standing_back or self.lags()
+
+    def is_from_retired(self, sender: NodeId) -> bool:
+        """Return whether a committed configuration retires the sender; before, it may lead."""
+        members, commit = self.members, self.commit
+        configuration = members.current if members.index <= commit else members.at(commit)
+        return not is_member(configuration, sender) and is_retired(configuration, sender)
+
+    def knows(self, sender: NodeId) -> bool:
+        """Return whether the sender is a member in the configuration in force, or in the last
+        committed one, since a removal may still be undone. To a replica that no configuration
+        names, every sender is known.
+        """
+        members = self.members
+        if is_member(members.current, sender) or not self.is_named():
+            return True
+        return members.index > self.commit and is_member(members.at(self.commit), sender)
 
     def answer_read(self, asker: NodeId, request: int, index: int) -> None:
         """Give the asker its confirmed read index."""

@@ -16,6 +16,8 @@ Legend of the transcript: virtual microseconds, event, fields.
     peer                        a process learns the state of its connection to a peer
     fill room wipe corrupt      a disk has only this room; has room again; is emptied; a bit in a
                                 file is flipped at an offset
+    set_back stall              a disk becomes an earlier copy of itself; a state machine applies
+                                nothing for so many microseconds
     refused                     an administrator's or operator's request was refused (why)
     change transfer             an administrator changes the members; moves the leadership
     send recv                   an envelope leaves (sender, receiver, term, body); a frame arrives

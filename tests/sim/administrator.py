@@ -55,6 +55,8 @@ class Administrator:
             self._later(FULL_RETRY_US, host.space_returned)
         elif alarm.kind is AlarmKind.ID_REUSED:
             raise Violation(f"{host.node} takes itself for another that had this id")
+        elif alarm.kind is AlarmKind.ROLLED_BACK and host.node not in self.world.faults.copies.told:
+            raise Violation(f"{host.node} takes its disk for an older copy")
 
     def leads(self, host: "Host") -> None:
         """A new leader: a bad time to change the members."""

@@ -5,7 +5,7 @@ Election safety       one leader per term; one vote per id and term, also across
 Log matching          an (index, term) names one entry with one predecessor, on every replica
 Leader completeness   a new leader's log contains what earlier terms committed
 Commitment            a leader commits entries of its own term, and what a majority of its
-                      voters really has on disk
+                      voters really has on disk; no further ahead of what it applied than it may
 Membership            changes one at a time, each behind a commit of the leader's own term
 Promises              a vote, a term and an accepted append are on the sender's disk; a
                       restart finds them, and every committed entry that was there
@@ -201,6 +201,16 @@ class Checker:
         self._find_committed(host, shadow)
         self._drain_trace(host)
 
+    def set_back(self, host: "Host") -> None:
+        """The disk of a machine is an older copy: it knows nothing of later promises."""
+        shadow = self.shadow(host.node)
+        shadow.promised = HardState()
+        shadow.base = shadow.durable_base = 0
+        for vote in [vote for vote in self.votes if vote[0] == host.node]:
+            del self.votes[vote]
+        for holders in self.holders.values():
+            holders.discard(host.node)
+
     def _find_committed(self, host: "Host", shadow: Shadow) -> None:
         """The newest committed entry that was durable on this disk must still be there."""
         terms = self.model.terms
@@ -366,6 +376,10 @@ class Checker:
                     holders = self.holders[entry] = set()
                 holders.add(host.node)
 
+    def has_on_disk(self, host: "Host", index: int) -> bool:
+        """Return whether a running machine's disk holds an entry durably."""
+        return self._has_on_disk(host, self.shadow(host.node), index)
+
     def _has_on_disk(self, host: "Host", shadow: Shadow, index: int) -> bool:
         if index <= shadow.durable_base:
             return True
@@ -413,6 +427,11 @@ class Checker:
         term = shadow.terms.get(commit)
         if term is None:
             return
+        lead = host.config().core.apply_lead_entries_max
+        if commit > host.replica_now.applied_index + lead and term == shadow.terms.get(commit - 1):
+            raise Violation(
+                f"{host.node} commits {commit}, having applied {host.replica_now.applied_index}"
+            )
         if shadow.leads == host.replica_now.term != term:
             raise Violation(f"{host.node} commits {commit} of term {term} in term {shadow.leads}")
         holders = self.holders.get((commit, term), set())

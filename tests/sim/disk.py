@@ -17,6 +17,7 @@ A process may be made to die at any of these boundaries: before or after each ca
 write half done.
 """
 
+import copy
 import errno
 import random
 from collections.abc import Sequence
@@ -119,6 +120,16 @@ class SimDisk:
         """Replace the disk by an empty one."""
         self.life += 1
         self.root = Folder("")
+
+    def copy(self) -> Folder:
+        """Return a copy of everything, as a snapshot of the volume."""
+        return copy.deepcopy(self.root)
+
+    def set_back(self, root: Folder) -> None:
+        """Replace the disk by a copy that was taken earlier."""
+        self.life += 1
+        self.root = root
+        self._fold_folder(root, 1)
 
     def flip_bit(self, inode: Inode, offset: int) -> None:
         """Flip one bit of a byte, on the platter and in the cache."""

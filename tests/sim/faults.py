@@ -21,6 +21,8 @@ A correct group must survive every fault below; no others are injected.
 - Frames are lost, late, doubled, overtaken or repeated long after; directions of the network
   are cut for a while; strangers (foreign groups, unknown ids) speak. Nothing is forged: a
   sender's id is proven by its certificate.
+- A state machine applies nothing for a while, though the log goes on.
+- A disk is set back to an earlier copy of itself (tests.sim.set_back says when).
 - Processes stand still while their peers go on. Clocks run at different speeds.
 - Administrators add, promote, remove and replace members and move leadership at bad times.
 """
@@ -34,6 +36,7 @@ from raft.types import Configuration, Envelope, Heartbeat, NodeId, PreVote, Vote
 from tests.sim.checkers import Violation
 from tests.sim.damage import byte_to_flip
 from tests.sim.network import splits
+from tests.sim.set_back import Copies
 
 if TYPE_CHECKING:
     from tests.sim.host import Host
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 STABLE_MIN_US = 50_000
 """A cut lasts at least so long, so that both sides notice it."""
 FREE_WHEN_FULL_MAX_BYTES = 6_000
+SET_BACK_TRY_US = 20_000
+SET_BACK_TRIES = 100
 
 
 def majority(voters: int) -> int:
@@ -60,6 +65,7 @@ class Faults:
         self.counts: dict[str, int] = {}
         self.impaired: set[NodeId] = set()
         """Ids whose disks are lost or may be damaged."""
+        self.copies = Copies(world)
         self._kinds = sorted(world.knobs.fault_weights)
         self._weights = [world.knobs.fault_weights[kind] for kind in self._kinds]
         self._do: dict[str, Callable[[], bool]] = {
@@ -80,6 +86,8 @@ class Faults:
             "corrupt": self._corrupt,
             "fill": self._fill,
             "sync_error": self._sync_error,
+            "set_back": self._set_back,
+            "stall": self._stall,
         }
 
     def start(self) -> None:
@@ -239,6 +247,8 @@ class Faults:
             host.disk.make_room()
             host.disk.fails_sync = False
             host.disk.dies_in = 0
+            if host.machine is not None:
+                host.machine.is_stalled = False
             if host.is_paused:
                 host.pause_ends()
             if host.is_running and host.node in self.impaired:
@@ -313,7 +323,11 @@ class Faults:
         configuration = self.settled()
         if configuration is None or host.node not in configuration.voters:
             return False
-        healthy = [v for v in configuration.voters if v not in self.impaired and v != host.node]
+        healthy = [
+            voter
+            for voter in configuration.voters
+            if voter not in self.impaired and voter != host.node and not self.copies.lacks(voter)
+        ]
         return len(healthy) >= majority(len(configuration.voters))
 
     def settled(self) -> Configuration | None:
@@ -398,4 +412,42 @@ class Faults:
         if host is None:
             return False
         host.disk.fails_sync = True
+        return True
+
+    def _set_back(self) -> bool:
+        """Take a copy of a disk, and set it back to that once the group must survive it."""
+        host = self._one_running()
+        if host is None:
+            return False
+        self.copies.take(host)
+        self._later(SET_BACK_TRY_US, partial(self._try_set_back, host, host.node, SET_BACK_TRIES))
+        return False
+
+    def _try_set_back(self, host: "Host", node: NodeId, tries: int) -> None:
+        if self.is_off or host.node != node or not self.copies.has(host):
+            return
+        if host.is_running and self.copies.may_set_back(host):
+            self.world.say("set_back", host.node)
+            self.counts["set_back"] = self.counts.get("set_back", 0) + 1
+            self.copies.set_back(host)
+            self.died(host)
+        elif tries:
+            self._later(SET_BACK_TRY_US, partial(self._try_set_back, host, node, tries - 1))
+
+    def _stall(self) -> bool:
+        """A state machine applies nothing for a while."""
+        host = self._one_running()
+        if host is None or host.machine is None:
+            return False
+        machine = host.machine
+        machine.is_stalled = True
+        wait_us = self.chance.choice((50_000, 300_000, 1_500_000))
+        self.world.say("stall", host.node, wait_us)
+
+        def end() -> None:
+            machine.is_stalled = False
+            if host.machine is machine:
+                host.space_returned()
+
+        self._later(wait_us, end)
         return True

@@ -152,7 +152,8 @@ class Host:
             inflight_messages_max=knobs.inflight_messages_max,
             backlog_bytes_max=64 << 10,
             unsynced_bytes_max=16 << 10,
-            apply_lag_entries_max=64,
+            apply_lag_entries_max=knobs.apply_lag_entries_max,
+            apply_lead_entries_max=4 * knobs.apply_lag_entries_max,
             campaign_ticks=max(2, knobs.election_ticks // 4),
             snapshot_wait_ticks=8 * knobs.election_ticks,
             recent_bytes_max=knobs.recent_bytes_max,
@@ -166,6 +167,7 @@ class Host:
             segment_bytes=knobs.segment_bytes,
             picture_idle_ticks=knobs.picture_idle_ticks,
             stuck_ticks=knobs.stuck_ticks,
+            late_ticks=2 * knobs.stuck_ticks,
         )
 
     # Life and death of the process

@@ -15,6 +15,8 @@ FAULT_KINDS_QUIET = ("pause", "freeze", "split", "reset", "clog", "repeat", "str
 FAULT_KINDS_CRASH = ("kill", "die", "power", "blackout", "stop")
 """In two seeds of three, which then have at least one of them."""
 FAULT_KINDS_DISK = ("wipe", "corrupt", "fill", "sync_error")
+FAULT_KINDS_LATER = ("set_back", "stall")
+"""Drawn last, so that the settings of a seed stayed what they were without them."""
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class Knobs:
     segment_bytes: int = 4_096
     picture_idle_ticks: int = 1_000
     stuck_ticks: int = 200
+    apply_lag_entries_max: int = 64
     sector_bytes: int = 64
     snapshot_chunk_bytes: int = 512
     is_encoded: bool = False
@@ -77,6 +80,10 @@ class Knobs:
         )
         knobs._draw_parts(chance)
         knobs._draw_faults(chance)
+        knobs.apply_lag_entries_max = chance.choice((4, 16, 64))
+        for kind in FAULT_KINDS_LATER if knobs.has_crashes else ():
+            if weight := chance.choice((0, 0, 1, 4)):
+                knobs.fault_weights[kind] = weight
         return knobs
 
     def _draw_parts(self, chance: random.Random) -> None:

@@ -309,4 +309,25 @@ READS_AND_MEMBERS = (
     ),
 )
 
-MUTANTS = (*DURABILITY, *ELECTIONS, *REPLICATION, *READS_AND_MEMBERS)
+STATE_AND_LOG = (
+    mutant(
+        "commit_far_ahead_of_apply",
+        "A leader commits a limited number of entries ahead of what it has applied",
+        (
+            "raft/core/leader.py",
+            "        index = min(index, limit)\n",
+            "",
+        ),
+    ),
+    mutant(
+        "count_on_what_was_set_back",
+        "A follower counts for what it holds, whatever it acknowledged (design.md, Rolled back)",
+        (
+            "raft/core/leader.py",
+            "if rollback.refuses_what_it_held(state, sender, progress, body):",
+            "if progress.match < 0:",
+        ),
+    ),
+)
+
+MUTANTS = (*DURABILITY, *ELECTIONS, *REPLICATION, *READS_AND_MEMBERS, *STATE_AND_LOG)

@@ -87,6 +87,8 @@ class SlottedMachine(ABC, Generic[StateT]):
         self._writes_since_sync = 0
         self._state = self.fresh()
         self._picture: tuple[int, Source] | None = None
+        self.is_stalled = False
+        """It finds no room to apply anything."""
         self.trace: list[tuple[int, bytes]] = []
         """(index, digest after it) of what was applied or installed; a checker drains it."""
         self._recover()
@@ -133,6 +135,8 @@ class SlottedMachine(ABC, Generic[StateT]):
         return self._durable_index
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[tuple[Result, ...]]:
+        if self.is_stalled:
+            raise OSError(errno.ENOSPC, "no space for the state")
         results = self.apply_run(entries)
         self._unwritten += len(entries)
         if self._unwritten >= self._faults.write_every:

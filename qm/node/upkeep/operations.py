@@ -71,14 +71,14 @@ class NodeOperations(Operations):
     def health(self) -> Health:
         total = shutil.disk_usage(self._data).total
         alarms = () if self._disk.admits_messages else (f"disk_{self._disk.level.name.lower()}",)
-        driver = self._replicated.driver
+        status = self._replicated.driver.status()
         return Health(
             self._disk.free_bytes(),
             total,
-            alarms + consensus_alarms(driver),
+            alarms + consensus_alarms(status),
             self._drain.is_draining,
             self._msmq.session_count(),
-            driver.role is Role.LEADER,
+            status.role is Role.LEADER,
         )
 
     @override
