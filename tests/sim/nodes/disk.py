@@ -28,6 +28,7 @@ ROOM_BYTES: Final = 1 << 36
 """Of a disk that never fills."""
 STATE_FOLDER: Final = "state"
 KEPT_FOLDER: Final = "unlinked"
+COPY_FOLDER: Final = "copy"
 FIRST_GENERATION: Final = "g-00000001"
 
 
@@ -109,6 +110,8 @@ class Disk:
         self._failed: set[int] = set()
         """Inodes that a sync failed on."""
         self._kept = 0
+        self._copied_index = 0
+        """`log_durable` when the copy was taken."""
         self._synced_trees = {FIRST_GENERATION}
         """Generations that are durable; RocksDB and its own syncs made the first one."""
         for folder in (base, base / KEPT_FOLDER, self.data):
@@ -220,8 +223,35 @@ class Disk:
             if each.name != "store":
                 each.rename(self.data / each.name)
         if (old / "store").exists():
-            _copy_store(old / "store", self.data / "store")
+            _copy_store(old / "store", self.data / "store", _move)
         return lost
+
+    def copy(self) -> None:
+        """Take a copy of everything, as a snapshot of the volume."""
+        target = self.base / COPY_FOLDER
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for each in sorted(self.data.iterdir()):
+            if each.name != "store":
+                _copy(each, target / each.name)
+        if (self.data / "store").exists():
+            _copy_store(self.data / "store", target / "store", _copy)
+        self._copied_index = self.log_durable
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether there is a copy that the disk was not set back to yet."""
+        return (self.base / COPY_FOLDER).exists()
+
+    def set_back(self) -> None:
+        """Put the copy in the place of everything, between two lives."""
+        for inode in self._inodes.values():
+            inode.close()
+        self._inodes.clear()
+        self._names.clear()
+        self.log_durable = self._copied_index
+        self.data.rename(self.keep(self.data))
+        (self.base / COPY_FOLDER).rename(self.data)
 
     def _lose(self, *, is_partial: bool) -> int:
         """Undo. `is_partial`: only the files that a sync failed on, all of it."""
@@ -280,7 +310,18 @@ class Disk:
         self._names.clear()
 
 
-def _copy_store(old: Path, new: Path) -> None:
+def _move(old: Path, new: Path) -> None:
+    old.rename(new)
+
+
+def _copy(old: Path, new: Path) -> None:
+    if old.is_dir():
+        shutil.copytree(old, new)
+    else:
+        shutil.copyfile(old, new)
+
+
+def _copy_store(old: Path, new: Path, take: Callable[[Path, Path], None]) -> None:
     """Make what a crash leaves of a store: RocksDB's files are never opened in two lives under
     one path, since an old object flushes when it is freed.
     """
@@ -288,14 +329,14 @@ def _copy_store(old: Path, new: Path) -> None:
     for each in sorted(old.iterdir()):
         if not each.is_dir() or each.name == "pinned":
             if each.is_file():
-                each.rename(new / each.name)
+                take(each, new / each.name)
             continue
         (new / each.name).mkdir()
         for part in sorted(each.iterdir()):
             if part.name == STATE_FOLDER:
                 _copy_database(part, new / each.name / STATE_FOLDER)
             else:
-                part.rename(new / each.name / part.name)
+                take(part, new / each.name / part.name)
 
 
 def _copy_database(old: Path, new: Path) -> None:

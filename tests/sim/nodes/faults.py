@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from qm.cluster.cluster import Unavailable
 from qm.cluster.membership import ChangeRefused
+from tests.sim.nodes import set_back
 from tests.sim.nodes.disk import ROOM_BYTES
 from tests.sim.nodes.machines import CLIENT_HOST, HOSTS, Machine
 from tests.sim.nodes.world import NS
@@ -38,7 +39,7 @@ class Faults:
     def __init__(self, cluster: "SimCluster") -> None:
         self._cluster = cluster
         self._chance = cluster.world.chance("faults")
-        self._is_calm = True
+        self.is_calm = True
         self.counts: dict[str, int] = {}
         """Injected so far, by kind."""
         self.reaches_rocks = any(kind.startswith("rocks") for kind in cluster.knobs.faults)
@@ -46,13 +47,13 @@ class Faults:
 
     def begin(self) -> None:
         """From now on."""
-        self._is_calm = False
+        self.is_calm = False
         if self._cluster.knobs.faults:
             self._cluster.world.after(FIRST_AFTER_S, self._next)
 
     def end(self) -> None:
         """Heal everything; from here on the cluster has to recover by itself."""
-        self._is_calm = True
+        self.is_calm = True
         cluster = self._cluster
         cluster.network.heal()
         for machine in cluster.machines.values():
@@ -67,15 +68,19 @@ class Faults:
         cluster.world.say("calm")
 
     def _next(self) -> None:
-        if self._is_calm:
+        if self.is_calm:
             return
         cluster, chance = self._cluster, self._chance
         kind = chance.choice(cluster.knobs.faults)
         machine = cluster.machines[chance.choice(list(HOSTS))]
         if self._inject(kind, machine):
-            self.counts[kind] = self.counts.get(kind, 0) + 1
-            cluster.world.say("fault", kind, machine.name)
+            self.count(kind, machine)
         cluster.world.after(chance.uniform(*cluster.knobs.fault_pause_s), self._next)
+
+    def count(self, kind: str, machine: Machine) -> None:
+        """One was injected."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self._cluster.world.say("fault", kind, machine.name)
 
     def _inject(self, kind: str, machine: Machine) -> bool:
         """Return whether it was possible."""
@@ -149,6 +154,11 @@ class Faults:
         return True
 
     # Disks
+
+    def set_back(self, machine: Machine) -> bool:
+        """A folder becomes an earlier copy of itself: not now, and counted when it happens."""
+        set_back.begin(self._cluster, machine)
+        return False
 
     def slow_disk(self, machine: Machine) -> bool:
         """Threads that wait for the disk take longer, for a while."""
@@ -251,6 +261,7 @@ _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "pause": Faults.pause,
     "clock": Faults.clock,
     "slow_disk": Faults.slow_disk,
+    "set_back": Faults.set_back,
     "eio": Faults.eio,
     "full": Faults.full,
     "full_class": Faults.full_class,

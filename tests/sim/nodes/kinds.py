@@ -23,6 +23,7 @@ FAULT_SETS: Final = {
     "disk": ("eio", "full", "full_class", "kill", "power", "away"),
     "rocks": ("rocks_full", "rocks_eio", "kill", "full"),
     "space": ("full", "full_class", "rocks_full", "slow_disk"),
+    "copies": ("set_back", "set_back", "kill", "power", "transfer", "cut", "pause"),
     "outage": ("blackout", "power", "kill", "eio", "long_outage"),
 }
 """A seed draws one: a failure is read without the noise of all other faults."""
