@@ -14,7 +14,7 @@ from qm.client.errors import MqError
 from qm.client.mqac import MSMQMessage, MSMQQueue, MSMQQueueInfo, MSMQService, connect
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import MQACCESS, MQSHARE
-from tests.unit.client.threaded import threaded_node
+from tests.unit.client.threaded import threaded_callers, threaded_node
 
 RECEIVE, SEND, PEEK = (
     MQACCESS.MQ_RECEIVE_ACCESS,
@@ -41,6 +41,16 @@ def serving() -> Iterator[MSMQService]:
             yield service
         finally:
             service.close()
+
+
+@contextlib.contextmanager
+def serving_as(*roles: str) -> Iterator[tuple[MSMQService, ...]]:
+    """Services of one cluster, each of a caller with that role and name."""
+    with threaded_callers(*roles) as (endpoint, tls), contextlib.ExitStack() as closing:
+        services = tuple(connect([endpoint], tls=each) for each in tls)
+        for each in services:
+            closing.callback(each.close)
+        yield services
 
 
 def fresh_path() -> str:

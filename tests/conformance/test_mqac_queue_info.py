@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
-from qm.client.mqac import MSMQMessage, MSMQQueueInfo, MSMQService
+from qm.client.errors import MqError
+from qm.client.mqac import MSMQMessage, MSMQQuery, MSMQQueueInfo, MSMQService
+from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import E_NOTIMPL, MQACCESS, MQJOURNAL, MQPRIVLEVEL, MQSHARE
-from qm.wire.access_mask import QueueAccess
+from qm.client.mqac.naming import format_name_of_path
+from qm.client.values import kept_entry
+from qm.names.guid import guid_text
+from qm.pb import control_pb2
+from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import (
     PEEK,
@@ -21,7 +31,7 @@ from tests.conformance.mqac_world import (
     info_of,
     made,
     opened,
-    serving,
+    serving_as,
 )
 
 E = ErrorCode
@@ -31,10 +41,30 @@ MULTICAST = "MULTICAST=234.1.1.1:8001"
 HTTP = "DIRECT=HTTP://host/msmq/q"
 
 
+class Callers:
+    """Services of an admin and of a client."""
+
+    admin: MSMQService
+    client: MSMQService
+
+
 @pytest.fixture(scope="module")
 def service() -> Iterator[MSMQService]:
-    with serving() as running:
-        yield running
+    with serving_as("admin", "client") as (admin, client):
+        Callers.admin, Callers.client = admin, client
+        yield admin
+
+
+@contextlib.contextmanager
+def as_client(service: MSMQService) -> Iterator[tuple[MSMQService, str]]:
+    """The service of a caller who owns nothing, and the caller's name."""
+    assert service is Callers.admin
+    yield Callers.client, "client"
+
+
+def acl_of(info: MSMQQueueInfo) -> control_pb2.GetAclRequest:
+    """A request for a queue's access list."""
+    return control_pb2.GetAclRequest(queue=control_pb2.QueueName(name=info.FormatName or ""))
 
 
 # State and names -------------------------------------------------------------------------------
@@ -63,7 +93,9 @@ def test_a_name_that_is_put_means_another_queue(service: MSMQService) -> None:
     assert renamed.QueueGuid == first.QueueGuid
 
 
-@pytest.mark.spec("AC-3.10.3-01", "AC-3.10.6.1-01")
+@pytest.mark.spec(
+    "AC-3.10.3-01", "AC-3.10.6.1-01", "AC-3.10.4.1.26-03", "AC-3.10.4.1.26-04", "AC-3.10.6.1-05"
+)
 def test_without_a_name_nothing_can_be_done(service: MSMQService) -> None:
     info = MSMQQueueInfo(service)
     for call in (info.Create, info.Refresh, info.Update, info.Delete):
@@ -71,39 +103,93 @@ def test_without_a_name_nothing_can_be_done(service: MSMQService) -> None:
             call()
     with fails(E.MQ_ERROR_INVALID_PARAMETER):
         info.Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
-    info.PathName = "\\nobody"
-    with fails(E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME):
-        info.Create()
+    for path in ("\\nobody", "\\private$\\nobody", "QUORATE\\", "QUORATE", "no path at all"):
+        info.PathName = path
+        for call in (info.Create, info.Refresh):
+            with fails(E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME):
+                call()
     named = made(service)
     found = info_of(service, path=(named.PathName or "").replace("QUORATE", "."))
     assert found.FormatName == named.FormatName
 
 
 @pytest.mark.spec(
-    "AC-3.10.6.1-02", "AC-3.10.6.1-03", "AC-3.10.6.1-04", "AC-3.1.6.2-01", "AC-3.1.6.2-03"
+    "AC-3.10.6.1-02", "AC-3.10.6.1-03", "AC-3.10.6.1-04", "AC-3.10.6.1-07", "AC-3.10.6.1-08"
 )
 def test_a_path_becomes_a_format_name(service: MSMQService) -> None:
     for name, code in (
         ("x" * 63, E.MQ_ERROR_QUEUE_NOT_FOUND),
         ("x" * 64, E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
+        ("x" * 61 + "/", E.MQ_ERROR_QUEUE_NOT_FOUND),
         ("x" * 62 + "/", E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
     ):
         with fails(code):
             info_of(service, path="QUORATE\\" + name).Refresh()
     private = made(service)
     name = private.FormatName or ""
-    guid, _, number = name.removeprefix("PRIVATE=").partition("\\")
-    assert (len(guid), len(number)) == (36, 8)
+    own = guid_text(service.manager.identifier)
+    assert re.fullmatch(f"PRIVATE={own}\\\\[0-9a-f]{{8}}", name), name
     path = private.PathName or ""
     subqueue = info_of(service, path=f"{path};retry")
     assert (subqueue.FormatName or "").upper() == f"DIRECT=OS:{path};retry".upper()
+    dotted = info_of(service, path=path.replace("QUORATE", ".") + ";retry")
+    assert dotted.FormatName == subqueue.FormatName
     missing = info_of(service, path=fresh_path())
     with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
         missing.Refresh()
     assert missing.FormatName is None
-    wrong = info_of(service, path="no path at all")
-    with fails(E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME):
-        wrong.Refresh()
+    # A public queue that the directory does not know has no name, whatever its computer is.
+    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+        info_of(service, path="elsewhere\\public").Refresh()
+
+
+class Directory(ClusterManager):
+    """The cluster with another answer about its directory."""
+
+    def __init__(self, service: MSMQService, **attributes: bool) -> None:
+        assert isinstance(service.manager, ClusterManager)
+        super().__init__(service.manager.client)
+        self.told = attributes
+
+    @override
+    def attributes(self) -> Mapping[str, Any]:
+        return {**super().attributes(), **self.told}
+
+
+@pytest.mark.spec("AC-3.1.6.2-01", "AC-3.1.6.2-03", "AC-3.1.6.2-04")
+def test_the_format_name_of_a_path(service: MSMQService) -> None:
+    private = made(service)
+    path = private.PathName or ""
+    integrated = Directory(service, directory_integrated=True)
+    alone = Directory(service, directory_integrated=False)
+    own = guid_text(service.manager.identifier)
+    name = format_name_of_path(integrated, path)
+    assert re.fullmatch(f"PRIVATE={own}\\\\[0-9a-f]{{8}}", name)
+    assert name == private.FormatName
+    assert format_name_of_path(alone, path).upper() == f"DIRECT=OS:{path}".upper()
+    for each in (integrated, alone):
+        subqueue = format_name_of_path(each, f"{path};retry")
+        assert subqueue.upper() == f"DIRECT=OS:{path};retry".upper()
+        elsewhere = format_name_of_path(each, REMOTE)
+        assert elsewhere.upper() == f"DIRECT=OS:{REMOTE}".upper()
+        for wrong in ("no path at all", "QUORATE\\system$;deadletter", ""):
+            with fails(0xC00E_0014):
+                format_name_of_path(each, wrong)
+
+
+@pytest.mark.spec("AC-2.2.2.2-04")
+def test_an_exclusive_queue_is_one_client_s(service: MSMQService) -> None:
+    info = made(service)
+    other = info_of(service, name=info.FormatName or "")
+    alone = info.Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
+    for share in (MQSHARE.MQ_DENY_NONE, MQSHARE.MQ_DENY_RECEIVE_SHARE):
+        with fails(E.MQ_ERROR_SHARING_VIOLATION):
+            other.Open(RECEIVE, share)
+    alone.Close()
+    shared = other.Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
+    with fails(E.MQ_ERROR_SHARING_VIOLATION):
+        info.Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
+    shared.Close()
 
 
 @pytest.mark.spec("AC-3.1.6.2-02")
@@ -114,10 +200,106 @@ def test_a_public_queue_is_found_in_the_directory(service: MSMQService) -> None:
     info.Create()
     found = info_of(service, path="QUORATE\\public1")
     assert found.FormatName == f"PUBLIC={info.QueueGuid}"
+    assert format_name_of_path(service.manager, "QUORATE\\public1") == found.FormatName
+    offline = Directory(service, directory_offline=True)
+    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+        format_name_of_path(offline, "QUORATE\\public1")
     found.Delete()
+    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+        format_name_of_path(service.manager, "QUORATE\\public1")
 
 
 # Properties ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.10.3-03")
+def test_a_queue_has_the_defaults(service: MSMQService) -> None:
+    info = made(service)
+    wanted = {
+        "Label": "", "ServiceTypeGuid": "00000000-0000-0000-0000-000000000000", "Journal": 0,
+        "Quota": -1, "JournalQuota": -1, "Authenticate": 0, "PrivLevel": 1, "IsTransactional": 0,
+        "MulticastAddress": "", "BasePriority": 0,
+    }  # fmt: skip
+    assert {name: getattr(info, name) for name in wanted} == wanted
+
+
+PUTS: dict[str, Any] = {
+    "ServiceTypeGuid": "{01020304-0506-0708-090A-0B0C0D0E0F10}", "Label": "l", "PrivLevel": 0,
+    "Journal": 1, "Quota": 5, "Authenticate": 1, "JournalQuota": 6,
+    "MulticastAddress": "234.1.1.1:8002",
+}  # fmt: skip
+
+
+@pytest.mark.spec("AC-3.10.4.1-01")
+def test_what_is_put_stays_here_until_create_or_update(service: MSMQService) -> None:
+    info = made(service)
+    nowhere = MSMQQueueInfo(service)
+    before = {name: getattr(info, name) for name in PUTS}
+    for name, value in PUTS.items():
+        setattr(info, name, value)
+        setattr(nowhere, name, value)
+    again = info_of(service, name=info.FormatName or "")
+    assert {name: getattr(again, name) for name in PUTS} == before
+    info.Update()
+    again.Refresh()
+    assert all(getattr(again, name) != before[name] for name in PUTS)
+    for name, odd in (("ServiceTypeGuid", "no GUID"), ("Label", "l" * 500), ("PrivLevel", 77)):
+        wrong = info_of(service, path=fresh_path())
+        setattr(wrong, name, odd)  # no check here
+        with pytest.raises(MqError):
+            wrong.Create()
+
+
+@pytest.mark.spec("AC-3.10.4.1-02", "AC-3.10.4.1-03")
+def test_a_get_refreshes_first_and_fails_as_that_does(service: MSMQService) -> None:
+    names = (
+        *PUTS, "QueueGuid", "IsTransactional", "IsTransactional2", "BasePriority", "CreateTime",
+        "ModifyTime", "PathNameDNS", "ADsPath",
+    )  # fmt: skip
+    for info, code in (
+        (MSMQQueueInfo(service), E.MQ_ERROR_INVALID_PARAMETER),
+        (info_of(service, path=fresh_path()), E.MQ_ERROR_QUEUE_NOT_FOUND),
+        (info_of(service, name=SEVERAL), E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION),
+    ):
+        for name in names:
+            with fails(code):
+                getattr(info, name)
+        assert info.IsWorldReadable == 1
+        assert info.IsWorldReadable2 is True
+        assert info.FormatName in (None, SEVERAL)
+    # The first get after Create reads the queue, and later ones do not.
+    info = made(service)
+    other = info_of(service, name=info.FormatName or "")
+    for label in ("one", "two"):
+        other.Label = label
+        other.Update()
+        assert info.Label == "one"
+
+
+@pytest.mark.spec("AC-3.10.4.1.12-02", "AC-3.10.4.1.14-02", "AC-3.10.4.1.22-02")
+def test_numbers_are_not_checked_when_they_are_put(service: MSMQService) -> None:
+    for value in (1, 2, -1, 77):
+        info = made(service)
+        info.Journal = info.Authenticate = value
+        info.Update()
+        again = info_of(service, name=info.FormatName or "")
+        assert (again.Journal, again.Authenticate) == (1, 1)
+    info.PrivLevel = 77
+    with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+        info.Update()
+    for level in (0, 1, 2):
+        info.PrivLevel = level
+        info.Update()
+        assert info_of(service, name=info.FormatName or "").PrivLevel == level
+
+
+@pytest.mark.spec("AC-3.10.4.1.1-02", "AC-3.10.4.1.15-02", "AC-3.10.4.1.23-02", "AC-3.10.4.1.29-06")
+def test_a_queue_manager_s_own_queue_shows_no_properties(service: MSMQService) -> None:
+    for name in ("DEADLETTER", "DEADXACT", "JOURNAL"):
+        system = info_of(service, name=f"DIRECT=OS:QUORATE\\SYSTEM$;{name}")
+        system.Refresh()
+        shown = ("QueueGuid", "Quota", "JournalQuota", "PathName", "Label", "IsTransactional")
+        assert [getattr(system, each) for each in shown] == [None, -1, -1, None, "", 0]
 
 
 @pytest.mark.spec("AC-3.10.4.1.1-01", "AC-3.10.4.1.2-01", "AC-3.10.4.1.3-01", "AC-3.10.4.1.6-01")
@@ -151,11 +333,13 @@ def test_a_label_reaches_the_queue_with_update(service: MSMQService) -> None:
             info_of(service, name=name).Update()
 
 
-@pytest.mark.spec("AC-3.10.4.1.10-01", "AC-3.10.4.1.35-01")
+@pytest.mark.spec("AC-3.10.4.1.10-01", "AC-3.10.4.1.10-02", "AC-3.10.4.1.35-01")
 def test_a_queue_is_transactional_from_its_creation(service: MSMQService) -> None:
     for is_transactional in (False, True):
         info = made(service, is_transactional=is_transactional)
         again = info_of(service, name=info.FormatName or "")
+        assert type(again.IsTransactional) is int
+        assert type(again.IsTransactional2) is bool
         assert (again.IsTransactional, again.IsTransactional2) == (
             int(is_transactional),
             is_transactional,
@@ -197,12 +381,16 @@ def test_quotas_are_kilobytes_both(service: MSMQService) -> None:
     assert (system.Quota, system.JournalQuota) == (-1, -1)
 
 
-@pytest.mark.spec("AC-3.10.4.1.17-01", "AC-3.10.4.1.18-01")
+@pytest.mark.spec(
+    "AC-3.10.4.1.17-01", "AC-3.10.4.1.18-01", "AC-3.10.4.1.18-02", "AC-3.10.4.1.18-03"
+)
 def test_a_base_priority_is_a_public_queue_s(service: MSMQService) -> None:
     private = made(service)
     assert private.BasePriority == 0
-    with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
-        private.BasePriority = 3
+    for info in (private, MSMQQueueInfo(service), info_of(service, name=SEVERAL)):
+        for value in (3, 0, 40_000):
+            with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+                info.BasePriority = value
     public = info_of(service, path="QUORATE\\public2")
     public.BasePriority = -5  # a public path name will do
     public.Create()
@@ -252,23 +440,47 @@ def test_a_multicast_address(service: MSMQService) -> None:
 
 
 @pytest.mark.spec(
-    "AC-3.10.4.1.31-01",
-    "AC-3.10.4.1.32-01",
-    "AC-3.10.4.1.33-01",
-    "AC-3.10.4.1.34-01",
-    "AC-3.10.4.1.39-01",
+    "AC-3.10.4.1.31-01", "AC-3.10.4.1.31-02", "AC-3.10.4.1.31-03", "AC-3.10.4.1.31-04"
 )
-def test_what_public_queues_have_alone_and_what_nobody_has(service: MSMQService) -> None:
-    private = made(service)
-    for name in ("PathNameDNS", "ADsPath"):
-        with fails(E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION):
-            getattr(private, name)
+def test_a_dns_path_is_a_public_queue_s(service: MSMQService) -> None:
     public = info_of(service, path="QUORATE\\public3")
     public.Create()
     again = info_of(service, path="QUORATE\\public3")
     assert again.PathNameDNS.lower().endswith("\\public3")
-    assert isinstance(again.ADsPath, str)
+    name = again.FormatName or ""
     again.Delete()
+    are_public_alone(service, "PathNameDNS", name)
+
+
+@pytest.mark.spec("AC-3.10.4.1.39-01", "AC-3.10.4.1.39-02", "AC-3.10.4.1.39-03")
+def test_a_directory_path_is_a_public_queue_s(service: MSMQService) -> None:
+    public = info_of(service, path="QUORATE\\public4")
+    public.Create()
+    again = info_of(service, path="QUORATE\\public4")
+    assert again.ADsPath.endswith(str(public.QueueGuid))
+    name = again.FormatName or ""
+    again.Delete()
+    are_public_alone(service, "ADsPath", name)
+
+
+def are_public_alone(service: MSMQService, name: str, gone: str) -> None:
+    """Neither a private queue has the property, nor several queues, nor none."""
+    unsupported = E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    for info, code in (
+        (made(service), unsupported),
+        (info_of(service, name=SEVERAL), unsupported),
+        (info_of(service, name=MULTICAST), unsupported),
+        (info_of(service, name=HTTP), unsupported),
+        (info_of(service, name=gone), E.MQ_ERROR_QUEUE_NOT_FOUND),
+        (MSMQQueueInfo(service), E.MQ_ERROR_INVALID_PARAMETER),
+    ):
+        with fails(code):
+            getattr(info, name)
+
+
+@pytest.mark.spec("AC-3.10.4.1.32-01", "AC-3.10.4.1.33-01", "AC-3.10.4.1.34-01")
+def test_what_no_queue_has(service: MSMQService) -> None:
+    private = made(service)
     for name in ("Properties", "Security"):
         with fails(E_NOTIMPL):
             getattr(private, name)
@@ -279,7 +491,10 @@ def test_what_public_queues_have_alone_and_what_nobody_has(service: MSMQService)
 # Methods ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.10.4.1.26-01")
+@pytest.mark.spec(
+    "AC-3.10.4.1.26-01", "AC-3.10.4.1.26-05", "AC-3.10.4.1.26-06", "AC-3.10.4.1.26-08",
+    "AC-3.10.4.1.26-09",
+)  # fmt: skip
 def test_create_checks_in_order_and_sets_what_was_put(service: MSMQService) -> None:
     with fails(E.MQ_ERROR_INVALID_PARAMETER):
         MSMQQueueInfo(service).Create()
@@ -288,20 +503,26 @@ def test_create_checks_in_order_and_sets_what_was_put(service: MSMQService) -> N
     with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
         info_of(service, path=REMOTE).Create()
     info = info_of(service, path=fresh_path())
-    info.Label, info.Journal, info.Quota = "l", 1, 77
+    for name, value in PUTS.items():
+        setattr(info, name, value)
     info.Create(IsTransactional=True)
     again = info_of(service, name=info.FormatName or "")
-    assert (again.Label, again.Journal, again.Quota, again.IsTransactional2) == ("l", 1, 77, True)
+    shown = {name: getattr(again, name) for name in PUTS}
+    assert shown == PUTS | {"ServiceTypeGuid": PUTS["ServiceTypeGuid"][1:-1]}
+    assert again.IsTransactional2
+    # CreateQueue's own refusals are the result, too.
+    wrong = info_of(service, path=fresh_path())
+    wrong.MulticastAddress = "no address"
+    with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+        wrong.Create()
     with fails(E.MQ_ERROR_QUEUE_EXISTS):
         info_of(service, path=info.PathName or "").Create()
 
 
-@pytest.mark.spec("AC-3.10.4.1.26-02")
+@pytest.mark.spec("AC-3.10.4.1.26-02", "AC-3.10.4.1.26-10")
 def test_create_is_neither_transactional_nor_world_readable_by_default(
     service: MSMQService,
 ) -> None:
-    from qm.pb import control_pb2
-
     def everyone(info: MSMQQueueInfo) -> int:
         name = control_pb2.QueueName(name=info.FormatName or "")
         acl = ask(service, lambda s: s.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
@@ -312,6 +533,7 @@ def test_create_is_neither_transactional_nor_world_readable_by_default(
 
     plain = info_of(service, path=fresh_path())
     plain.Create()
+    assert (plain.FormatName or "").startswith("PRIVATE=")  # set by Create, AC-A11
     assert not plain.IsTransactional2
     assert not everyone(plain) & 0x3
     readable = info_of(service, path=fresh_path())
@@ -321,8 +543,6 @@ def test_create_is_neither_transactional_nor_world_readable_by_default(
 
 @pytest.mark.spec("AC-3.10.4.1.26.1-01", "AC-3.10.4.1.26.1-02", "AC-3.10.4.1.26.1-03")
 def test_a_new_queue_s_access_list(service: MSMQService) -> None:
-    from qm.pb import control_pb2
-
     name = control_pb2.QueueName(name=made(service).FormatName or "")
     acl = ask(service, lambda s: s.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
     everyone, anonymous, owner, *_ = acl.entries
@@ -333,47 +553,156 @@ def test_a_new_queue_s_access_list(service: MSMQService) -> None:
     assert (owner.sid, owner.mask) == (acl.owner_sid, everything)
 
 
-@pytest.mark.spec("AC-3.10.4.1.27-01")
+@pytest.mark.spec("AC-3.10.4.1.26-07", "AC-3.10.4.1.26.1-05")
+def test_who_may_create_is_said_by_the_queue_manager(service: MSMQService) -> None:
+    with as_client(service) as (limited, name):
+        info = info_of(limited, path=fresh_path())
+        info.Create()
+        acl = ask(service, lambda s: s.queues.GetAcl, acl_of(info))
+        assert acl.owner == name  # whoever makes the call
+        whole = ask(service, lambda s: s.queues.GetAcl, control_pb2.GetAclRequest())
+        rest = [kept_entry(each) for each in whole.entries]
+        for entry in rest:
+            entry.mask &= ~MachineAccess.CREATE_QUEUE
+        ask(service, lambda s: s.queues.SetAcl, control_pb2.SetAclRequest(entries=rest))
+        refused = info_of(limited, path=fresh_path())
+        with fails(E.MQ_ERROR_ACCESS_DENIED):
+            refused.Create()
+        entries = [kept_entry(each) for each in whole.entries]
+        ask(service, lambda s: s.queues.SetAcl, control_pb2.SetAclRequest(entries=entries))
+        refused.Create()
+
+
+@pytest.mark.spec("AC-3.10.4.1.27-01", "AC-3.10.4.1.27-02", "AC-3.10.4.1.27-04")
 def test_delete_resets_the_object(service: MSMQService) -> None:
     info = made(service)
     name = info.FormatName or ""
+    info.Label = "still here"
     info.Delete()
     assert info.FormatName is None
-    for read in ("PathName", "Label", "QueueGuid"):
+    for read in ("PathName", "QueueGuid", "Quota"):
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
             getattr(info, read)
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        info.Delete()
     with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
         info_of(service, name=name).Delete()
+    for path, code in (
+        (fresh_path(), E.MQ_ERROR_QUEUE_NOT_FOUND),
+        ("no path at all", E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
+    ):
+        with fails(code):
+            info_of(service, path=path).Delete()
+
+
+@pytest.mark.spec(
+    "AC-3.10.4.1.27-03", "AC-3.10.4.1.27-05", "AC-3.10.4.1.27-06", "AC-3.10.4.1.27-07"
+)
+def test_what_delete_refuses_stays_as_it_was(service: MSMQService) -> None:
     for several in (SEVERAL, MULTICAST, HTTP):
+        info = info_of(service, name=several)
         with fails(E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION):
-            info_of(service, name=several).Delete()
+            info.Delete()
+        assert info.FormatName == several
+    remote = info_of(service, path=REMOTE)
     with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
-        info_of(service, path=REMOTE).Delete()
+        remote.Delete()
+    assert remote.PathName == REMOTE
+    mine = made(service)
+    with as_client(service) as (limited, _):
+        same = info_of(limited, name=mine.FormatName or "")
+        with fails(E.MQ_ERROR_ACCESS_DENIED):
+            same.Delete()
+        assert same.FormatName == mine.FormatName
+    mine.Refresh()
 
 
-@pytest.mark.spec("AC-3.10.4.1.28-01", "AC-2.2.2.3-02", "AC-2.2.2.3-03")
+@pytest.mark.spec(
+    "AC-3.10.4.1.28-02", "AC-3.10.4.1.28-03", "AC-3.10.4.1.28-04", "AC-3.10.4.1.28-05",
+    "AC-2.2.2.3-02",
+)  # fmt: skip
 def test_open_checks_access_share_and_name(service: MSMQService) -> None:
     info = made(service)
-    with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
-        info.Open(SEND, MQSHARE.MQ_DENY_RECEIVE_SHARE)
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        MSMQQueueInfo(service).Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
+    with fails(E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME):
+        info_of(service, path="no path at all").Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
+    for share in (MQSHARE.MQ_DENY_RECEIVE_SHARE, 7):
+        for name in (info.FormatName, SEVERAL):
+            with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
+                info_of(service, name=name or "").Open(SEND, share)
     with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
         info.Open(SEND | MQACCESS.MQ_ADMIN_ACCESS, MQSHARE.MQ_DENY_NONE)
     for name in (SEVERAL, MULTICAST, HTTP):
-        with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
-            info_of(service, name=name).Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
-    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
-        info_of(service, path=fresh_path()).Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
+        for access in (RECEIVE, PEEK, SEND | PEEK, RECEIVE | MQACCESS.MQ_ADMIN_ACCESS):
+            with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
+                info_of(service, name=name).Open(access, MQSHARE.MQ_DENY_NONE)
+    for wrong, code in (
+        ("DIRECT=OS:QUORATE\\private$\\none", E.MQ_ERROR_QUEUE_NOT_FOUND),
+        ("no format name", E.MQ_ERROR_ILLEGAL_FORMATNAME),
+        ("MACHINE=01020304-0506-0708-090A-0B0C0D0E0F10;DEADLETTER",
+         E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION),
+    ):  # fmt: skip
+        with fails(code):
+            info_of(service, name=wrong).Open(SEND, MQSHARE.MQ_DENY_NONE)
+
+
+@pytest.mark.spec("AC-3.10.4.1.28-01", "AC-3.10.4.1.28-06", "AC-2.2.2.3-03")
+def test_open_gives_what_the_access_allows(service: MSMQService) -> None:
+    info = made(service)
     message = MSMQMessage(service)
     sender, reader, looker = opened(info, SEND), opened(info), opened(info, PEEK)
+    assert len({id(each) for each in (sender, reader, looker)}) == 3
     message.Send(sender)
-    assert looker.Peek(ReceiveTimeout=0) is not None
-    assert reader.Receive(ReceiveTimeout=0) is not None
+    first = looker.PeekCurrent(ReceiveTimeout=0)
+    assert first is not None
+    with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
+        reader.PeekNext(ReceiveTimeout=0)  # a cursor of its own, not used yet
     with fails(E.MQ_ERROR_ACCESS_DENIED):
         message.Send(reader)
+    for queue in (sender, looker):
+        with fails(E.MQ_ERROR_ACCESS_DENIED):
+            queue.Receive(ReceiveTimeout=0)
     with fails(E.MQ_ERROR_ACCESS_DENIED):
-        looker.Receive(ReceiveTimeout=0)
+        sender.Peek(ReceiveTimeout=0)
+    assert reader.Receive(ReceiveTimeout=0) is not None
     for queue in (sender, reader, looker):
         queue.Close()
+
+
+def test_several_queues_are_opened_for_sending(service: MSMQService) -> None:
+    one, two = made(service), made(service)
+    several = info_of(service, name=f"{one.FormatName},{two.FormatName}")
+    queue = opened(several, SEND)
+    message = MSMQMessage(service)
+    message.Body = "both"
+    message.Send(queue)
+    for info in (one, two):
+        found = opened(info).Receive(ReceiveTimeout=0)
+        assert found is not None
+        assert found.Body == "both"
+        assert found.Destination is not None
+        assert found.Destination.FormatName == several.FormatName
+    queue.Close()
+    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+        opened(info_of(service, name=f"{one.FormatName},{SEVERAL}"), SEND)
+
+
+@pytest.mark.spec("AC-2.2.2.3-01")
+def test_the_admin_bit_means_the_outgoing_queue(service: MSMQService) -> None:
+    far = info_of(service, name="DIRECT=TCP:127.255.255.254\\private$\\admin")
+    MSMQMessage(service).Send(opened(far, SEND))
+    for access in (RECEIVE, PEEK):
+        with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+            opened(far, access)
+    looker = opened(far, PEEK | MQACCESS.MQ_ADMIN_ACCESS)
+    assert looker.Peek(ReceiveTimeout=0) is not None
+    reader = opened(far, RECEIVE | MQACCESS.MQ_ADMIN_ACCESS)
+    assert reader.Receive(ReceiveTimeout=0) is not None
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        looker.Peek(ReceiveTimeout=0)
+    values = [member.value for member in MQACCESS]
+    assert values == [1, 2, 0x20, 0x80]
 
 
 @pytest.mark.spec("AC-2.2.2.2-02", "AC-2.2.2.2-03")
@@ -390,7 +719,10 @@ def test_share_modes_exclude_both_ways(service: MSMQService) -> None:
     opened(info).Close()
 
 
-@pytest.mark.spec("AC-3.10.4.1.29-01")
+@pytest.mark.spec(
+    "AC-3.10.4.1.29-01", "AC-3.10.4.1.29-02", "AC-3.10.4.1.29-03", "AC-3.10.4.1.29-04",
+    "AC-3.10.4.1.29-05",
+)  # fmt: skip
 def test_refresh_reads_and_refuses(service: MSMQService) -> None:
     info = made(service)
     again = info_of(service, name=info.FormatName or "")
@@ -401,14 +733,75 @@ def test_refresh_reads_and_refuses(service: MSMQService) -> None:
     for name in (SEVERAL, MULTICAST, HTTP):
         with fails(E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION):
             info_of(service, name=name).Refresh()
-    with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
-        info_of(service, path=REMOTE).Refresh()
+    refused(service, "Refresh")
+
+
+@pytest.mark.spec(
+    "AC-3.10.4.1.30-02", "AC-3.10.4.1.30-03", "AC-3.10.4.1.30-04", "AC-3.10.4.1.30-05",
+    "AC-3.10.4.1.30-06",
+)  # fmt: skip
+def test_update_writes_and_refuses(service: MSMQService) -> None:
+    for path in (fresh_path(), "QUORATE\\updated"):
+        info = info_of(service, path=path)
+        info.Create()
+        info.Label = "changed"
+        info.Update()
+        assert info_of(service, name=info.FormatName or "").Label == "changed"
+    found = MSMQQuery(service).LookupQueue(Label="changed").Next()
+    assert found is not None
+    assert found.FormatName == info.FormatName  # the directory has it, too
+    info.Delete()
+    refused(service, "Update")
+
+
+def refused(service: MSMQService, method: str) -> None:
+    """What names no one queue that is here is refused."""
+    unsupported = E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    gone = info_of(service, path="QUORATE\\gone")
+    gone.Create()
+    public = gone.FormatName or ""
+    gone.Delete()
+    for info, code in (
+        (MSMQQueueInfo(service), E.MQ_ERROR_INVALID_PARAMETER),
+        (info_of(service, path="no path at all"), E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
+        (info_of(service, path=fresh_path()), E.MQ_ERROR_QUEUE_NOT_FOUND),
+        (info_of(service, name=public), E.MQ_ERROR_QUEUE_NOT_FOUND),
+        (info_of(service, path=REMOTE), E.MQ_ERROR_UNSUPPORTED_OPERATION),
+        *((info_of(service, name=name), unsupported) for name in (SEVERAL, MULTICAST, HTTP)),
+    ):
+        with fails(code):
+            getattr(info, method)()
+
+
+@pytest.mark.spec("AC-3.1.1.1-01")
+def test_the_objects_see_what_other_protocols_see(service: MSMQService) -> None:
+    info = made(service)
+    name = control_pb2.QueueName(name=info.FormatName or "")
+    sender = opened(info, SEND)
+    MSMQMessage(service).Send(sender)
+    seen = ask(service, lambda s: s.queues.GetQueue, control_pb2.GetQueueRequest(queue=name))
+    assert (guid_text(seen.identifier), seen.message_count) == (info.QueueGuid, 1)
+    opens = ask(
+        service,
+        lambda s: s.clients.ListOpens,
+        control_pb2.ListOpensRequest(queue_id=seen.queue_id),
+    )
+    assert [each.handle for each in opens.opens] == [sender.Handle2]
+    changes = {"label": control_pb2.Value(text="by another")}
+    ask(
+        service,
+        lambda s: s.queues.SetQueue,
+        control_pb2.SetQueueRequest(queue=name, changes=changes),
+    )
+    info.Refresh()
+    assert info.Label == "by another"
+    ask(service, lambda s: s.queues.PurgeQueue, control_pb2.PurgeQueueRequest(queue=name))
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        opened(info).Peek(ReceiveTimeout=0)
 
 
 @pytest.mark.spec("AC-3.1.1.2-01")
 def test_sends_to_other_computers_wait_in_an_outgoing_queue(service: MSMQService) -> None:
-    from qm.pb import control_pb2
-
     local = made(service)
     MSMQMessage(service).Send(opened(local, SEND))
     assert opened(local).Receive(ReceiveTimeout=0) is not None

@@ -244,6 +244,17 @@ def test_what_would_not_be_done_is_refused(way: Way, service: MSMQService) -> No
         way.reader.Receive(ReceiveTimeout=0)
 
 
+@pytest.mark.spec("AC-3.17.4.1.49-04", "AC-3.17.4.1.87-04")
+def test_the_security_context_changes_no_property(service: MSMQService) -> None:
+    for attach in ("AttachCurrentSecurityContext", "AttachCurrentSecurityContext2"):
+        for certificate, sender in ((b"", b""), (b"der", b"a SID")):
+            message = MSMQMessage(service)
+            if certificate:
+                message.SenderCertificate, message.SenderId = certificate, sender
+            getattr(message, attach)()
+            assert (message.SenderCertificate, message.SenderId) == (certificate, sender)
+
+
 @pytest.mark.spec("AC-3.17.4.1.43-01", "AC-3.17.4.1.44-01", "AC-3.17.4.1.45-01")
 def test_certificate_and_sender(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)

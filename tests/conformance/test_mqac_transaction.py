@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from qm.client.errors import MqError
 from qm.client.mqac import (
     MSMQCoordinatedTransactionDispenser,
     MSMQMessage,
@@ -21,7 +25,8 @@ from qm.client.mqac.constants import (
     XACT_E_NOTSUPPORTED,
     XACTTC,
 )
-from qm.client.mqac.transaction import XACTTRANSINFO
+from qm.client.mqac.manager import UnitOfWork
+from qm.client.mqac.transaction import XACTTRANSINFO, TransactionImpl
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import PEEK, SEND, fails, info_of, made, opened, serving
 
@@ -53,7 +58,7 @@ class Pair:
         return self.looker.Peek(ReceiveTimeout=0) is None
 
 
-@pytest.mark.spec("AC-3.6.4.1.1-01", "AC-3.6.4.1.2-01", "AC-3.8.3-01")
+@pytest.mark.spec("AC-3.6.4.1.1-01", "AC-3.6.4.1.2-01", "AC-3.8.3-01", "AC-4.7-01")
 def test_a_dispenser_begins_internal_transactions(service: MSMQService) -> None:
     dispenser = MSMQTransactionDispenser(service)
     one, two = dispenser.BeginTransaction(), dispenser.BeginTransaction()
@@ -69,7 +74,7 @@ def test_a_dispenser_begins_internal_transactions(service: MSMQService) -> None:
         getattr(dispenser, "Properties")  # noqa: B009 - typed as never returning
 
 
-@pytest.mark.spec("AC-3.7.4.1.1-01", "AC-3.7.4.1.2-01")
+@pytest.mark.spec("AC-3.7.4.1.1-04", "AC-3.7.4.1.2-01")
 def test_there_is_no_distributed_coordinator(service: MSMQService) -> None:
     dispenser = MSMQCoordinatedTransactionDispenser(service)
     for attempt, code in (("BeginTransaction", E.MQ_ERROR_DTC_CONNECT), ("Properties", E_NOTIMPL)):
@@ -77,56 +82,111 @@ def test_there_is_no_distributed_coordinator(service: MSMQService) -> None:
             getattr(dispenser, attempt)()
 
 
-@pytest.mark.spec("AC-3.8.4.1.1-01", "AC-3.9.4.1.2-01")
+@pytest.mark.spec(
+    "AC-3.8.4.1.1-01", "AC-3.8.4.1.1-02", "AC-3.8.4.1.1-03", "AC-3.8.4.1.1-05", "AC-3.9.4.1.2-01"
+)
 def test_commit_is_synchronous_plain_and_once(service: MSMQService) -> None:
     pair = Pair(service)
     transaction = MSMQTransactionDispenser(service).BeginTransaction()
     pair.send(transaction)
-    for wrong in (
+    wrong: list[dict[str, Any]] = [
         {"fRetaining": True},
-        {"grfTC": XACTTC.XACTTC_ASYNC},
-        {"grfTC": XACTTC.XACTTC_SYNC_PHASEONE},
+        *({"grfTC": value} for value in (0, 1, 3, 4)),
         {"grfRM": 1},
-    ):
-        with fails(XACT_E_NOTSUPPORTED):
-            transaction.Commit(**wrong)
+    ]
+    for each in wrong:
+        with fails(0x8004_D00F):
+            transaction.Commit(**each)
     assert pair.is_empty()
     transaction.Commit(False, XACTTC.XACTTC_SYNC_PHASETWO, 0)
     assert not pair.is_empty()
     for again in (transaction.Commit, transaction.Abort):
-        with fails(E.MQ_ERROR_TRANSACTION_SEQUENCE):
+        with fails(0xC00E_0051):
             again()
-    with fails(E_INVALIDARG):
-        MSMQTransaction().Commit()
+    with fails(XACT_E_NOTSUPPORTED):  # checked first
+        transaction.Commit(fRetaining=True)
 
 
-@pytest.mark.spec("AC-3.8.4.1.2-01", "AC-3.9.4.1.3-01")
+@pytest.mark.spec("AC-3.8.4.1.2-01", "AC-3.8.4.1.2-02", "AC-3.8.4.1.2-03", "AC-3.9.4.1.3-01")
 def test_abort_is_synchronous_plain_and_once(service: MSMQService) -> None:
     pair = Pair(service)
     transaction = MSMQTransactionDispenser(service).BeginTransaction()
     pair.send(transaction)
     for wrong in ({"fRetaining": True}, {"fAsync": True}):
-        with fails(XACT_E_NOTSUPPORTED):
+        with fails(0x8004_D00F):
             transaction.Abort(**wrong)
+    pair.send(transaction)  # it goes on
     transaction.Abort()
     assert pair.is_empty()
     for again in (transaction.Commit, transaction.Abort):
-        with fails(E.MQ_ERROR_TRANSACTION_SEQUENCE):
+        with fails(0xC00E_0051):
             again()
-    with fails(E_INVALIDARG):
-        MSMQTransaction().Abort()
+    with fails(XACT_E_NOTSUPPORTED):
+        transaction.Abort(fAsync=True)
 
 
-@pytest.mark.spec("AC-2.2.3.1-01", "AC-2.2.3.2-01", "AC-2.2.3.2-02", "AC-3.8.4.1.3-01")
+class Ledgered(UnitOfWork):
+    """A transaction that remembers how it was ended, or refuses to."""
+
+    identifier = bytes(range(16))
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.ended: list[str] = []
+
+    @override
+    def commit(self) -> None:
+        self._end("commit")
+
+    @override
+    def abort(self) -> None:
+        self._end("abort")
+
+    def _end(self, how: str) -> None:
+        self.ended.append(how)
+        if self.code:
+            raise MqError(self.code)
+
+
+@pytest.mark.spec("AC-3.9.4.1.2-02", "AC-3.9.4.1.2-03", "AC-3.9.4.1.3-02", "AC-3.9.4.1.3-03")
+def test_what_an_object_of_transactions_hands_on(service: MSMQService) -> None:
+    for name in ("Commit", "Abort"):
+        with fails(0x8007_0057):
+            getattr(MSMQTransaction(), name)()
+        refusing = Ledgered(E.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        transaction = MSMQTransaction(TransactionImpl(refusing))
+        for _ in range(2):  # not ended, so it may be tried again
+            with fails(E.MQ_ERROR_INSUFFICIENT_RESOURCES):
+                getattr(transaction, name)()
+        unit = Ledgered()
+        getattr(MSMQTransaction(TransactionImpl(unit)), name)()
+        assert unit.ended == [name.lower()]
+        written = [
+            parameter.default
+            for parameter in inspect.signature(getattr(MSMQTransaction, name)).parameters.values()
+        ][1:]
+        assert written == ([False, 2, 0] if name == "Commit" else [False, False])
+
+
+@pytest.mark.spec(
+    "AC-2.2.3.1-01", "AC-2.2.3.2-01", "AC-2.2.3.2-02", "AC-3.8.4.1.3-01", "AC-3.8.4.1.3-02"
+)
 def test_transaction_info_is_the_unit_of_work(service: MSMQService) -> None:
     transaction = MSMQTransactionDispenser(service).BeginTransaction()
     info = transaction.attached().GetTransactionInfo()
     assert len(info.uow) == 16
     assert info == XACTTRANSINFO(info.uow, 0, 0, 0, 0, 0, 0)
+    assert info.__struct_fields__ == (
+        "uow", "isoLevel", "isoFlags", "grfTCSupported", "grfRMSupported",
+        "grfTCSupportedRetaining", "grfRMSupportedRetaining",
+    )  # fmt: skip
+    assert info.uow == transaction.attached().unit.identifier
     transaction.Abort()
 
 
-@pytest.mark.spec("AC-3.9.3-01", "AC-3.9.4.1.1-01", "AC-3.9.4.2.2-01", "AC-3.9.4.3.1-01")
+@pytest.mark.spec(
+    "AC-3.9.3-01", "AC-3.9.4.1.1-01", "AC-3.9.4.2.2-01", "AC-3.9.4.3.1-01", "AC-3.9.4.3.1-02"
+)
 def test_an_object_of_the_application_s_own_has_no_transaction(service: MSMQService) -> None:
     empty = MSMQTransaction()
     assert empty.ITransaction is None
@@ -134,21 +194,22 @@ def test_an_object_of_the_application_s_own_has_no_transaction(service: MSMQServ
         with fails(E_NOTIMPL):
             getattr(empty, name)
     begun = MSMQTransactionDispenser(service).BeginTransaction()
-    assert begun.ITransaction is not None
+    assert begun.ITransaction is begun.attached()
     begun.Abort()
 
 
-@pytest.mark.spec("AC-3.9.4.2.1-01")
+@pytest.mark.spec("AC-3.9.4.2.1-01", "AC-3.9.4.2.1-02", "AC-3.9.4.2.1-03")
 def test_init_new_attaches_once_and_no_number(service: MSMQService) -> None:
     pair = Pair(service)
     begun = MSMQTransactionDispenser(service).BeginTransaction()
     other = MSMQTransaction()
-    for wrong in (7, None, "x", 1 << 40):
+    for wrong in (7, None, "x", 1 << 40, object(), other, MSMQTransaction()):
         with fails(E_INVALIDARG):
             other.InitNew(wrong)
     other.InitNew(begun.ITransaction)
-    with fails(E.MQ_ERROR_TRANSACTION_USAGE):
-        other.InitNew(begun.ITransaction)
+    for again in (begun.ITransaction, 7, None):  # before the argument
+        with fails(E.MQ_ERROR_TRANSACTION_USAGE):
+            other.InitNew(again)
     with fails(E.MQ_ERROR_TRANSACTION_USAGE):
         begun.InitNew(begun.ITransaction)
     pair.send(other)

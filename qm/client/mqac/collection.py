@@ -31,6 +31,10 @@ class MSMQCollection:
             )
         return self._values[Index]
 
+    def names(self) -> list[str]:
+        """Return the names that Item takes, in order."""
+        return list(self._values)
+
     def __iter__(self) -> Iterator[Any]:
         """Return the values [_NewEnum]."""
         return iter(self._values.values())

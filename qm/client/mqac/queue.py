@@ -380,12 +380,49 @@ class MSMQQueue(OpenQueue):
             Selection(Seek.LAST), (WantDestinationQueue, WantBody, WantConnectorType)
         )
 
-    # Earlier revisions' names for the same.
-    Receive_v1 = Receive
-    Peek_v1 = Peek
-    ReceiveCurrent_v1 = ReceiveCurrent
-    PeekNext_v1 = PeekNext
-    PeekCurrent_v1 = PeekCurrent
+    # Of the first revision, which knows no connector types --------------------------------
+
+    def Receive_v1(
+        self,
+        Transaction: TransactionArgument = _MTS,
+        WantDestinationQueue: bool = False,
+        WantBody: bool = True,
+        ReceiveTimeout: int = INFINITE,
+    ) -> MSMQMessage | None:
+        return self.Receive(Transaction, WantDestinationQueue, WantBody, ReceiveTimeout)
+
+    def Peek_v1(
+        self,
+        WantDestinationQueue: bool = False,
+        WantBody: bool = True,
+        ReceiveTimeout: int = INFINITE,
+    ) -> MSMQMessage | None:
+        return self.Peek(WantDestinationQueue, WantBody, ReceiveTimeout)
+
+    def ReceiveCurrent_v1(
+        self,
+        Transaction: TransactionArgument = _MTS,
+        WantDestinationQueue: bool = False,
+        WantBody: bool = True,
+        ReceiveTimeout: int = INFINITE,
+    ) -> MSMQMessage | None:
+        return self.ReceiveCurrent(Transaction, WantDestinationQueue, WantBody, ReceiveTimeout)
+
+    def PeekNext_v1(
+        self,
+        WantDestinationQueue: bool = False,
+        WantBody: bool = True,
+        ReceiveTimeout: int = INFINITE,
+    ) -> MSMQMessage | None:
+        return self.PeekNext(WantDestinationQueue, WantBody, ReceiveTimeout)
+
+    def PeekCurrent_v1(
+        self,
+        WantDestinationQueue: bool = False,
+        WantBody: bool = True,
+        ReceiveTimeout: int = INFINITE,
+    ) -> MSMQMessage | None:
+        return self.PeekCurrent(WantDestinationQueue, WantBody, ReceiveTimeout)
 
     # ---------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from qm.api.gate.identity import Role
 from qm.client.calls import Tls
 from qm.node.config.schema import API_PORT
 from tests.cluster.harness import cluster, run
@@ -18,15 +19,24 @@ _LOOK_EVERY_S = 0.05
 @contextlib.contextmanager
 def threaded_node() -> Iterator[tuple[str, Tls]]:
     """Run a cluster of one node; yield its API's endpoint and an admin's files."""
+    with threaded_callers("admin") as (endpoint, (tls,)):
+        yield endpoint, tls
+
+
+@contextlib.contextmanager
+def threaded_callers(*roles: str) -> Iterator[tuple[str, list[Tls]]]:
+    """Run a cluster of one node; yield its API's endpoint and the files of a caller of each role,
+    who is called like it.
+    """
     ready, stop = threading.Event(), threading.Event()
-    reached: list[tuple[str, Tls]] = []
+    reached: list[tuple[str, list[Tls]]] = []
     failures: list[BaseException] = []
 
     async def main() -> None:
         async with cluster(1) as nodes:
             node = await nodes.leader()
-            files = nodes.certificate("admin")
-            tls = Tls(files.authority, files.certificate, files.key)
+            found = [nodes.certificate(role, Role(role)) for role in roles]
+            tls = [Tls(each.authority, each.certificate, each.key) for each in found]
             reached.append((f"{node.host}:{API_PORT}", tls))
             ready.set()
             while not stop.is_set():

@@ -105,6 +105,7 @@ class ClusterManagement(Management):
         method = _ACTIONS.get(action.upper())
         if method is None:
             raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        self._queue(format_name)
         self._outgoing(method, format_name)
 
     def journal_of(self, queue: pb.Queue) -> pb.Queue:

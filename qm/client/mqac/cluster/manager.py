@@ -129,7 +129,7 @@ class ClusterManager(QueueManager):
     @override
     def format_name_of_directory_path(self, path: str) -> str:
         identifier = guid_from_text(path.rpartition("/")[2])
-        if identifier is not None:
+        if identifier is not None and not self.attributes().get("directory_offline"):
             name = f"PUBLIC={guid_text(identifier)}"
             found = self.queue(name).attributes.get(_DIRECTORY_PATH, "")
             if found.casefold() == path.casefold():

@@ -1,0 +1,303 @@
+"""The rules that every read method of MSMQQueue follows [MC-MQAC 3.11.4]."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import Any
+
+from qm.client.mqac import (
+    MSMQMessage,
+    MSMQQueue,
+    MSMQQueueInfo,
+    MSMQService,
+    MSMQTransactionDispenser,
+)
+from qm.client.mqac.constants import E_INVALIDARG, MQTRANSACTION, OLE_E_BLANK
+from qm.wire.codes import ErrorCode
+from tests.conformance.mqac_world import PEEK, SEND, fails, info_of, made, opened
+
+E = ErrorCode
+WAIT_S = 20
+SOON_MS = 10
+CONNECTOR = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
+
+
+def send(service: MSMQService, info: MSMQQueueInfo, *bodies: str, **properties: object) -> None:
+    """Send messages with these bodies; to a transactional queue, each on its own."""
+    is_transactional = info.IsTransactional2
+    queue = opened(info, SEND)
+    for body in bodies:
+        message = MSMQMessage(service)
+        message.Body = body
+        for name, value in properties.items():
+            setattr(message, name, value)
+        single = MQTRANSACTION.MQ_SINGLE_MESSAGE
+        message.Send(queue, single if is_transactional else MQTRANSACTION.MQ_NO_TRANSACTION)
+    queue.Close()
+
+
+def filled(service: MSMQService, *bodies: str, is_transactional: bool = False) -> MSMQQueueInfo:
+    """A new queue with these messages."""
+    info = made(service, is_transactional=is_transactional)
+    send(service, info, *bodies)
+    return info
+
+
+def body(message: MSMQMessage | None) -> object:
+    """The body of a message that must be there."""
+    assert message is not None
+    return message.Body
+
+
+def takes(name: str, parameter: str) -> bool:
+    """Whether a method has a parameter."""
+    return parameter in inspect.signature(getattr(MSMQQueue, name)).parameters
+
+
+def arguments(name: str, lookup_id: int | str = 1, **others: Any) -> dict[str, Any]:
+    """What a method needs to look at one message without waiting."""
+    found = dict(others)
+    if takes(name, "LookupId"):
+        found["LookupId"] = lookup_id
+    if takes(name, "ReceiveTimeout"):
+        found.setdefault("ReceiveTimeout", 0)
+    return found
+
+
+def ready(service: MSMQService, name: str, *bodies: str) -> tuple[MSMQQueue, dict[str, Any], str]:
+    """An open queue of these messages, the arguments with which a method reads one, and its body.
+
+    The cursor is at the first message, so that PeekNext finds the second.
+    """
+    queue = opened(filled(service, *bodies))
+    at = {"Previous": 2, "Next": 0}
+    place = next(
+        (number for word, number in at.items() if word in name and takes(name, "LookupId")), 1
+    )
+    ids = [message.LookupId for message in walk(queue)]
+    if "PeekNext" in name and not takes(name, "LookupId"):
+        queue.PeekCurrent(ReceiveTimeout=0)
+    wanted = 1
+    if "First" in name or name.startswith(("Receive_v1", "Peek_v1")) or name in ("Receive", "Peek"):
+        wanted = 0
+    elif "Last" in name:
+        wanted = len(bodies) - 1
+    elif "Current" in name:
+        wanted = 0
+    return queue, arguments(name, ids[place]), bodies[wanted]
+
+
+def first_of(queue: MSMQQueue) -> MSMQMessage:
+    """The first message, which must be there; the cursor stays."""
+    message = queue.PeekFirstByLookupId()
+    assert message is not None
+    return message
+
+
+def walk(queue: MSMQQueue) -> list[MSMQMessage]:
+    """Every message, in order; the cursor stays."""
+    found = [first_of(queue)]
+    last = queue.PeekLastByLookupId()
+    assert last is not None
+    while found[-1].LookupId != last.LookupId:
+        message = queue.PeekNextByLookupId(found[-1].LookupId)
+        assert message is not None
+        found.append(message)
+    return found
+
+
+# Rules -----------------------------------------------------------------------------------------
+
+
+def is_guarded(service: MSMQService, name: str) -> None:
+    """LookupId, then initialised, open, access, in this order."""
+    info = filled(service, "a")
+    wrong_access = opened(info, SEND), *([opened(info, PEEK)] if name.startswith("R") else [])
+    closed, good = opened(info), opened(info)
+    closed.Close()
+    if takes(name, "LookupId"):
+        for queue in (MSMQQueue(service), closed, *wrong_access, good):
+            for none in (0, "0"):
+                with fails(E.MQ_ERROR_INVALID_PARAMETER):
+                    getattr(queue, name)(none)
+    with fails(OLE_E_BLANK):
+        getattr(MSMQQueue(service), name)(**arguments(name))
+    with fails(E.MQ_ERROR_INVALID_HANDLE):
+        getattr(closed, name)(**arguments(name))
+    for queue in wrong_access:
+        with fails(E.MQ_ERROR_ACCESS_DENIED):
+            getattr(queue, name)(**arguments(name))
+        queue.Close()
+        with fails(E.MQ_ERROR_INVALID_HANDLE):  # closed comes before access
+            getattr(queue, name)(**arguments(name))
+
+
+def may_be_read(service: MSMQService, name: str) -> None:
+    """Peeks need peek access or more, receives need receive access."""
+    accesses = [PEEK] if not name.startswith("R") else []
+    for access in accesses:
+        info = filled(service, "a", "b", "c")
+        queue = opened(info, access)
+        ids = [message.LookupId for message in walk(queue)]
+        if name.startswith("PeekNext") and not takes(name, "LookupId"):
+            queue.PeekCurrent(ReceiveTimeout=0)
+        assert getattr(queue, name)(**arguments(name, ids[1])) is not None
+
+
+def has_defaults(service: MSMQService, name: str) -> None:
+    """What is left out: no destination, the body, no connector type, MTS, for ever."""
+    signature = inspect.signature(getattr(MSMQQueue, name))
+    wanted = {
+        "Transaction": MQTRANSACTION.MQ_MTS_TRANSACTION,
+        "WantDestinationQueue": False,
+        "WantBody": True,
+        "WantConnectorType": False,
+        "ReceiveTimeout": 0xFFFF_FFFF,
+    }
+    for parameter, default in wanted.items():
+        if parameter in signature.parameters:
+            assert signature.parameters[parameter].default == default
+    queue, given, text = ready(service, name, "a", "b", "c")
+    given.pop("ReceiveTimeout", None)
+    found = getattr(queue, name)(**given)
+    assert found.Body == text
+    assert found.DestinationQueueInfo is None
+    queue, given, _ = ready(service, name, "a", "b", "c")
+    found = getattr(queue, name)(**given, WantDestinationQueue=True, WantBody=False)
+    assert found.DestinationQueueInfo is not None
+    assert (found.Body, found.BodyLength) == (None, 0)
+
+
+def refuses_other_transactions(service: MSMQService, name: str) -> None:
+    """Another type is an error, and nothing is read."""
+    queue, given, _ = ready(service, name, "a", "b", "c")
+    for wrong in ("mine", b"mine", 1.0, True, 4, object()):
+        with fails(E_INVALIDARG):
+            getattr(queue, name)(**given, Transaction=wrong)
+    assert len(walk(queue)) == 3
+
+
+def finds_nothing(service: MSMQService, name: str) -> None:
+    """Nothing suitable, at once: an error, and no message."""
+    info = filled(service, "a")
+    queue = opened(info)
+    only = walk(queue)[0].LookupId
+    queue.ReceiveByLookupId(only)
+    if takes(name, "LookupId"):
+        given = arguments(name, only)
+    else:
+        given = arguments(name)
+        if name.startswith("PeekNext"):
+            send(service, info, "b")
+            assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "b"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        getattr(queue, name)(**given)
+    lenient = opened(
+        info_of(MSMQService(service.manager, null_on_empty=True), name=info.FormatName or "")
+    )
+    if not name.startswith("PeekNext"):
+        assert getattr(lenient, name)(**given) is None
+
+
+def waits(service: MSMQService, name: str) -> None:
+    """A finite time ends in an error; without end it waits for a message."""
+    info = made(service)
+    queue = opened(info)
+    if name.startswith("PeekNext"):
+        send(service, info, "before")
+        queue.PeekCurrent(ReceiveTimeout=0)
+    with fails(E.MQ_ERROR_IO_TIMEOUT):
+        getattr(queue, name)(ReceiveTimeout=SOON_MS)
+    if name.startswith("PeekNext"):
+        queue.Reset()
+        queue.PeekCurrent(ReceiveTimeout=0)
+    found: list[object] = []
+    waiting = threading.Thread(target=lambda: found.append(body(getattr(queue, name)())))
+    waiting.start()
+    send(service, info, "late")
+    waiting.join(WAIT_S)
+    assert found == ["late"]
+
+
+def locks(service: MSMQService, name: str, *, is_visible: bool = False) -> None:
+    """In a transaction a message is locked; commit removes it, abort gives it back."""
+    info = filled(service, "a", "b", "c", is_transactional=True)
+    dispenser = MSMQTransactionDispenser(service)
+    look = opened(info, PEEK)
+    ids = [message.LookupId for message in walk(look)]
+    place = 2 if "Previous" in name else 0 if "Next" in name else 1
+    for ending in ("Abort", "Commit"):
+        queue = opened(info)
+        transaction = dispenser.BeginTransaction()
+        found = getattr(queue, name)(**arguments(name, ids[place], Transaction=transaction))
+        visible = [message.LookupId for message in walk(look)]
+        assert (found.LookupId in visible) == is_visible
+        getattr(transaction, ending)()
+        visible = [message.LookupId for message in walk(look)]
+        assert (found.LookupId in visible) == (ending == "Abort")
+
+
+def journals(service: MSMQService, name: str) -> None:
+    """Outside a transaction a message goes, and a journaling queue keeps a copy; not a system
+    queue, which has no journal.
+    """
+    for is_journaling, transaction in ((True, 0), (True, None), (True, 3), (False, 0)):
+        info = made(service)
+        info.Journal = int(is_journaling)
+        info.Update()
+        send(service, info, "a", "b", "c")
+        queue = opened(info)
+        ids = [message.LookupId for message in walk(queue)]
+        place = 2 if "Previous" in name else 0 if "Next" in name else 1
+        found = getattr(queue, name)(**arguments(name, ids[place], Transaction=transaction))
+        assert found.LookupId not in [message.LookupId for message in walk(queue)]
+        journal = opened(info_of(service, name=f"{info.FormatName};JOURNAL"))
+        if is_journaling:
+            assert body(journal.Receive(ReceiveTimeout=0)) == found.Body
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            journal.Receive(ReceiveTimeout=0)
+
+
+def misses_its_own(service: MSMQService, name: str) -> None:
+    """The message under the cursor was taken by somebody else."""
+    info = filled(service, "a", "b")
+    queue, other = opened(info), opened(info)
+    queue.PeekCurrent(ReceiveTimeout=0)
+    assert body(other.Receive(ReceiveTimeout=0)) == "a"
+    with fails(E.MQ_ERROR_MESSAGE_ALREADY_RECEIVED):
+        getattr(queue, name)(ReceiveTimeout=0)
+
+
+def advances(service: MSMQService, name: str) -> None:
+    """A receive at the cursor leaves it behind its message."""
+    queue = opened(filled(service, "a", "b", "c", "d"))
+    queue.PeekCurrent(ReceiveTimeout=0)
+    queue.PeekNext(ReceiveTimeout=0)
+    for text in ("b", "c"):
+        assert body(getattr(queue, name)(ReceiveTimeout=0)) == text
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "d"
+
+
+def needs_a_place(service: MSMQService, name: str) -> None:
+    """A cursor that was never used, or is past the end, cannot go on."""
+    queue = opened(filled(service, "a"))
+    for _ in range(2):
+        with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
+            getattr(queue, name)(ReceiveTimeout=0)
+    queue.PeekCurrent(ReceiveTimeout=0)
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        getattr(queue, name)(ReceiveTimeout=0)
+    with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
+        getattr(queue, name)(ReceiveTimeout=0)
+
+
+def same_as(service: MSMQService, name: str, newer: str) -> None:
+    """The earlier form is the newer one without its last argument."""
+    parameters = [
+        [*inspect.signature(getattr(MSMQQueue, each)).parameters] for each in (name, newer)
+    ]
+    assert [*parameters[0], "WantConnectorType"] == parameters[1]
+    for each in (name, newer):
+        queue, given, text = ready(service, each, "a", "b", "c")
+        assert body(getattr(queue, each)(**given)) == text

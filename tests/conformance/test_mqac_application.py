@@ -1,0 +1,290 @@
+"""MSMQApplication [MC-MQAC 3.2] over a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from qm.client.calls import Calls, Tls
+from qm.client.errors import MqError, Unavailable
+from qm.client.mqac import MSMQApplication, MSMQMessage, MSMQService
+from qm.client.mqac.cluster.manager import ClusterManager
+from qm.client.mqac.constants import E_NOTIMPL, MQCERT_REGISTER
+from qm.client.mqac.manager import Management
+from qm.names.guid import guid_text
+from qm.node.config.schema import API_PORT
+from qm.pb import control_pb2
+from qm.wire.codes import ErrorCode
+from qm.wire.rpc.property_id import MachineManagementProperty
+from qm.wire.rpc.property_id import QueueManagementProperty as Property
+from tests.cluster.harness import cluster, make_queue_manager, run
+from tests.conformance.mqac_reads import send
+from tests.conformance.mqac_world import SEND, fails, info_of, made, opened, serving
+
+E = ErrorCode
+REFUSED = E.MQ_ERROR_ACCESS_DENIED
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[MSMQService]:
+    with serving() as running:
+        yield running
+
+
+class Elsewhere(Management):
+    """Another queue manager: it answers what it is told, or refuses."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.acts: list[str] = []
+
+    @override
+    def machine_info(self, property_id: MachineManagementProperty) -> Any:
+        if property_id.name not in self.answers:
+            raise MqError(REFUSED)
+        return self.answers[property_id.name]
+
+    @override
+    def queue_info(self, format_name: str, property_id: Property) -> Any:
+        raise MqError(REFUSED)
+
+    @override
+    def act_on_machine(self, action: str) -> None:
+        self.acts.append(action)
+        if "acts" not in self.answers:
+            raise MqError(REFUSED)
+
+    @override
+    def act_on_queue(self, format_name: str, action: str) -> None:
+        raise MqError(REFUSED)
+
+
+class World(ClusterManager):
+    """The cluster, and another queue manager called `other`."""
+
+    def __init__(self, manager: ClusterManager, other: Elsewhere) -> None:
+        super().__init__(manager.client)
+        self.other = other
+
+    @override
+    def management(self, computer_name: str) -> Management:
+        return self.other if computer_name == "other" else super().management(computer_name)
+
+
+def elsewhere(service: MSMQService, **answers: Any) -> tuple[MSMQApplication, Elsewhere]:
+    """An object that stands for another computer's queue manager."""
+    assert isinstance(service.manager, ClusterManager)
+    other = Elsewhere(answers)
+    application = MSMQApplication(MSMQService(World(service.manager, other)))
+    application.Machine = "other"
+    return application, other
+
+
+# The machine -----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.2.1-01", "AC-3.2.3-01", "AC-3.2.4.3.6-01", "AC-3.2.4.3.7-01")
+def test_the_machine_is_the_local_one_until_it_is_put(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    assert application.Machine == service.manager.computer_name == "QUORATE"
+    application.Machine = "no such, unchecked"
+    assert application.Machine == "no such, unchecked"
+    with fails(E.MQ_ERROR_SERVICE_NOT_AVAILABLE):
+        application.ActiveQueues()
+    application, _ = elsewhere(service, CONNECTED="DISCONNECTED")
+    assert application.IsConnected is False
+    application.Machine = "quorate"
+    assert application.IsConnected is True
+
+
+@pytest.mark.spec(
+    "AC-3.2.4.1.1-01", "AC-3.2.4.1.1-02", "AC-3.2.4.1.1-03", "AC-3.2.4.1.1-04", "AC-3.2.4.1.1-05"
+)
+def test_a_machine_s_identifier(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    own = guid_text(service.manager.identifier)
+    assert len(own) == 36
+    for name in (None, "QUORATE", "quorate"):
+        assert application.MachineIdOfMachineName(name) == own
+    with fails(E.MQ_ERROR_MACHINE_NOT_FOUND):
+        application.MachineIdOfMachineName("elsewhere")
+
+
+@pytest.mark.spec("AC-3.2.4.2.2-01", "AC-3.2.4.2.2-02", "AC-3.2.4.2.2-03")
+def test_a_machine_by_its_identifier(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    own = guid_text(service.manager.identifier)
+    for text in (own, "{" + own + "}", own.lower()):
+        assert application.MachineNameOfMachineId(text) == "QUORATE"
+    with fails(E.MQ_ERROR_MACHINE_NOT_FOUND):
+        application.MachineNameOfMachineId("01020304-0506-0708-090A-0B0C0D0E0F10")
+    with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+        application.MachineNameOfMachineId("no identifier")
+
+
+# Local properties ------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "AC-3.2.4.2.3-01", "AC-3.2.4.2.4-01", "AC-3.2.4.2.5-01", "AC-3.2.4.2.6-01", "AC-3.2.4.2.7-01"
+)
+def test_what_is_known_of_the_local_one_alone(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    names = ("MSMQVersionMajor", "MSMQVersionMinor", "MSMQVersionBuild", "IsDsEnabled")
+    assert [getattr(application, name) for name in names] == [4, 1, 6000, True]
+    application.Machine = "QUORATE"
+    for name in names:
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            getattr(application, name)
+    for each in (application, MSMQApplication(service)):
+        with fails(E_NOTIMPL):
+            _ = each.Properties
+
+
+@pytest.mark.spec("AC-3.2.4.2.3-02", "AC-3.2.4.2.4-02", "AC-3.2.4.2.5-02")
+def test_the_version_is_that_of_msmq_4(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    assert (application.MSMQVersionMajor, application.MSMQVersionMinor) == (4, 1)
+    assert application.MSMQVersionBuild == 6000
+
+
+@pytest.mark.spec("AC-3.2.4.2.1-02", "AC-3.2.4.2.1-03", "AC-3.2.4.2.1-04")
+def test_certificates_are_refused_in_order(service: MSMQService) -> None:
+    application, _ = elsewhere(service)
+    local = MSMQApplication(service)
+    always, only_new = MQCERT_REGISTER
+    for each, given, code in (
+        (application, {"Flags": only_new}, 0x8000_4001),
+        (application, {}, 0x8000_4001),
+        (local, {"Flags": only_new}, E.MQ_ERROR_INVALID_PARAMETER),
+        # Left out is ALWAYS, which goes with an external certificate: no wrong parameter.
+        (local, {"Flags": always}, E.MQ_ERROR_UNSUPPORTED_OPERATION),
+        (local, {}, E.MQ_ERROR_UNSUPPORTED_OPERATION),
+    ):
+        with fails(code):
+            each.RegisterCertificate(**given, ExternalCertificate=b"der")
+    assert [member.value for member in MQCERT_REGISTER] == [1, 2]
+
+
+# Either ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.5-01")
+def test_queues_of_the_queue_manager(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    info, idle = made(service), made(service)
+    before = application.BytesInAllQueues
+    assert info.FormatName not in application.ActiveQueues()
+    queue = opened(info)
+    active = application.ActiveQueues()
+    assert info.FormatName in active
+    assert idle.FormatName not in active
+    far = info_of(service, name="DIRECT=TCP:127.255.255.254\\PRIVATE$\\active")
+    MSMQMessage(service).Send(opened(far, SEND))
+    assert far.FormatName in application.ActiveQueues()
+    assert {info.PathName, idle.PathName} <= set(application.PrivateQueues)
+    public = info_of(service, path="QUORATE\\not-private")
+    public.Create()
+    assert public.PathName not in application.PrivateQueues
+    public.Delete()
+    send(service, info, "x" * 1_000)
+    assert application.BytesInAllQueues >= before + 2_000
+    queue.Close()
+
+
+@pytest.mark.spec("AC-3.2.4.3.3-01", "AC-3.2.4.3.3-03", "AC-3.2.4.3.4-01", "AC-3.2.4.3.4-03")
+def test_the_directory_and_the_connection(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    assert application.DirectoryServiceServer == "\\\\QUORATE"
+    assert application.IsConnected is True
+    told, _ = elsewhere(service, DSSERVER="\\\\dc-1.example.com", CONNECTED="CONNECTED")
+    assert (told.DirectoryServiceServer, told.IsConnected) == ("\\\\dc-1.example.com", True)
+
+
+@pytest.mark.spec("AC-3.2.4.3.8-01", "AC-3.2.4.3.9-01", "AC-3.2.4.3.10-01")
+def test_the_queue_manager_goes_offline_and_comes_back(service: MSMQService) -> None:
+    application = MSMQApplication(service)
+    application.Disconnect()
+    assert application.IsConnected is False
+    application.Tidy()
+    assert application.IsConnected is False
+    application.Connect()
+    assert application.IsConnected is True
+
+
+@pytest.mark.spec("AC-3.2.4.3.8-03", "AC-3.2.4.3.9-03", "AC-3.2.4.3.10-03")
+def test_who_cannot_be_asked_or_may_not_ask(service: MSMQService) -> None:
+    unreachable = MSMQApplication(service)
+    unreachable.Machine = "elsewhere"
+    forbidden, _ = elsewhere(service)
+    for name in ("Connect", "Disconnect", "Tidy"):
+        with fails(0xC00E_000B):
+            getattr(unreachable, name)()
+        with fails(0xC00E_0025):
+            getattr(forbidden, name)()
+
+
+@pytest.mark.spec(
+    "AC-3.2.4.3.1-02", "AC-3.2.4.3.2-02", "AC-3.2.4.3.3-02", "AC-3.2.4.3.4-02", "AC-3.2.4.3.5-02"
+)
+def test_another_queue_manager_answers_by_its_management(service: MSMQService) -> None:
+    told, _ = elsewhere(
+        service,
+        ACTIVEQUEUES=["PUBLIC=a"],
+        PRIVATEQ=["h\\private$\\q"],
+        DSSERVER="\\\\d",
+        CONNECTED="DISCONNECTED",
+        BYTES_IN_ALL_QUEUES=1 << 40,
+    )
+    assert told.ActiveQueues() == ["PUBLIC=a"]
+    assert told.PrivateQueues == ["h\\private$\\q"]
+    assert told.DirectoryServiceServer == "\\\\d"
+    assert (told.IsConnected, told.BytesInAllQueues) == (False, 1 << 40)
+    silent, _ = elsewhere(service)
+    with fails(REFUSED):
+        silent.ActiveQueues()
+    for name in ("PrivateQueues", "DirectoryServiceServer", "IsConnected", "BytesInAllQueues"):
+        with fails(REFUSED):
+            getattr(silent, name)
+
+
+@pytest.mark.spec("AC-3.2.4.3.8-02", "AC-3.2.4.3.9-02", "AC-3.2.4.3.10-02", "AC-3.3.6.2-03")
+def test_another_queue_manager_acts_by_its_management(service: MSMQService) -> None:
+    told, other = elsewhere(service, acts=True)
+    refusing, silent = elsewhere(service)
+    for name in ("Connect", "Disconnect", "Tidy"):
+        getattr(told, name)()
+        with fails(REFUSED):
+            getattr(refusing, name)()
+    assert other.acts == silent.acts == ["CONNECT", "DISCONNECT", "TIDY"]
+    # The management object is the machine, in any case of the action.
+    cluster = service.manager.management("")
+    for action in ("tidy", "Connect"):
+        cluster.act_on_machine(action)
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        cluster.act_on_machine("PAUSE")
+    with fails(E.MQ_ERROR_ILLEGAL_PROPID):
+        cluster.machine_info(MachineManagementProperty.TYPE)
+
+
+@pytest.mark.spec("AC-3.1.3-01")
+def test_nothing_is_answered_before_there_is_a_queue_manager() -> None:
+    request = control_pb2.GetQueueManagerRequest()
+
+    async def main() -> None:
+        async with cluster(1, is_provisioned=False) as nodes:
+            node = await nodes.leader()
+            files = nodes.certificate("admin")
+            tls = Tls(files.authority, files.certificate, files.key)
+            calls = Calls([f"{node.host}:{API_PORT}"], tls)
+            with pytest.raises(Unavailable):
+                await calls.call(lambda s: s.queues.GetQueueManager, request, deadline_s=0.1)
+            await make_queue_manager(nodes)
+            found = await calls.call(lambda s: s.queues.GetQueueManager, request)
+            assert found.computer_name == "QUORATE"
+            await calls.close()
+
+    run(main())

@@ -1,0 +1,288 @@
+"""MSMQEvent and MSMQQueue.EnableNotification [MC-MQAC 3.11.4.1.9, 3.16] over a real node."""
+
+from __future__ import annotations
+
+import queue as queues
+from collections.abc import Iterator
+
+import pytest
+
+from qm.client.mqac import (
+    MSMQEvent,
+    MSMQQueue,
+    MSMQQueueInfo,
+    MSMQService,
+    MSMQTransactionDispenser,
+)
+from qm.client.mqac.constants import E_INVALIDARG, E_NOTIMPL, MQMSGCURSOR, OLE_E_BLANK
+from qm.client.mqac.event import CONNECTIONS_MAX
+from qm.wire.codes import ErrorCode
+from tests.conformance.mqac_reads import body, filled, send
+from tests.conformance.mqac_world import PEEK, SEND, fails, made, opened, serving
+
+E = ErrorCode
+FIRST, CURRENT, NEXT = MQMSGCURSOR
+SOON_MS = 10
+WAIT_S = 20
+EVENTS_IID = "d7d6e078-dccd-11d0-aa4b-0060970debae"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[MSMQService]:
+    with serving() as running:
+        yield running
+
+
+class Sink:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: queues.Queue[tuple[object, ...]] = queues.Queue()
+
+    def Arrived(self, Queue: MSMQQueue, Cursor: int) -> None:
+        self.told.put((Queue, Cursor))
+
+    def ArrivedError(self, Queue: MSMQQueue, ErrorCode: int, Cursor: int) -> None:
+        self.told.put((Queue, ErrorCode, Cursor))
+
+    def next(self) -> tuple[object, ...]:
+        return self.told.get(timeout=WAIT_S)
+
+
+def watched() -> tuple[MSMQEvent, Sink]:
+    """An event, and its only sink."""
+    event, sink = MSMQEvent(), Sink()
+    event.Advise(sink)
+    return event, sink
+
+
+# EnableNotification ----------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.11.4.1.9-01", "AC-3.11.4.1.9-03", "AC-4.5-01", "AC-3.11.4.1.9-04")
+def test_a_notification_is_guarded_in_order(service: MSMQService) -> None:
+    info = made(service)
+    event, sink = watched()
+    blank, closed, sender = MSMQQueue(service), opened(info), opened(info, SEND)
+    closed.Close()
+    for queue in (blank, closed, sender, opened(info)):
+        with fails(E_INVALIDARG):  # the cursor comes first
+            queue.EnableNotification(event, 3)
+    with fails(OLE_E_BLANK):
+        blank.EnableNotification(None)  # type: ignore[arg-type]
+    with fails(E.MQ_ERROR_INVALID_HANDLE):
+        closed.EnableNotification(None)  # type: ignore[arg-type]
+    with fails(E_INVALIDARG):
+        sender.EnableNotification(None)  # type: ignore[arg-type]
+    with fails(E.MQ_ERROR_ACCESS_DENIED):
+        sender.EnableNotification(event)
+    send(service, info, "a")
+    for access in (PEEK, 1):  # receive access will do
+        queue = opened(info, access)  # type: ignore[arg-type]
+        queue.EnableNotification(event)
+        assert sink.next() == (queue, FIRST)
+
+
+@pytest.mark.spec(
+    "AC-3.11.4.1.9-02", "AC-3.11.4.1.9-06", "AC-3.11.4.1.9-09", "AC-3.11.4.1.9-11",
+    "AC-3.16.4.4.1-02",
+)  # fmt: skip
+def test_one_call_tells_once_of_the_head(service: MSMQService) -> None:
+    info = made(service)
+    queue = opened(info)
+    event, sink = watched()
+    queue.EnableNotification(event, FIRST, 0)
+    assert sink.next() == (queue, E.MQ_ERROR_MESSAGE_NOT_FOUND, FIRST)
+    queue.EnableNotification(event, FIRST, SOON_MS)
+    assert sink.next() == (queue, E.MQ_ERROR_IO_TIMEOUT, FIRST)
+    queue.EnableNotification(event)  # for ever
+    send(service, info, "a", "b")
+    assert sink.next() == (queue, FIRST)
+    assert body(queue.Receive(ReceiveTimeout=0)) == "a"  # it stayed
+    queue.EnableNotification(event, ReceiveTimeout=0)
+    assert sink.next() == (queue, FIRST)
+    assert sink.told.empty()
+
+
+@pytest.mark.spec("AC-3.11.4.1.9-10", "AC-3.11.4.1.9-07")
+def test_locked_messages_are_passed_over(service: MSMQService) -> None:
+    info = filled(service, "a", "b", "c", "d", is_transactional=True)
+    queue, taker = opened(info), opened(info)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    queue.PeekCurrent(ReceiveTimeout=0)  # at a
+    ids = []
+    for _ in range(2):
+        message = taker.Receive(transaction, ReceiveTimeout=0)
+        assert message is not None
+        ids.append(message.LookupId)
+    event, sink = watched()
+    queue.EnableNotification(event, FIRST, 0)
+    assert sink.next() == (queue, FIRST)
+    # From a, which is locked, over b, which is, too.
+    queue.EnableNotification(event, CURRENT, 0)
+    assert sink.next() == (queue, CURRENT)
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "c"
+    rest = [taker.Receive(transaction, ReceiveTimeout=0) for _ in range(2)]
+    assert len(rest) == 2
+    queue.EnableNotification(event, FIRST, 0)
+    assert sink.next() == (queue, E.MQ_ERROR_MESSAGE_NOT_FOUND, FIRST)
+    transaction.Abort()
+    other = MSMQTransactionDispenser(service).BeginTransaction()
+    taker.ReceiveByLookupIdAllowPeek(ids[0], other)  # locked, but to be seen
+    queue.Reset()
+    queue.EnableNotification(event, CURRENT, 0)
+    assert sink.next() == (queue, CURRENT)
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "a"
+    other.Abort()
+
+
+@pytest.mark.spec("AC-2.2.2.8-02", "AC-3.11.4.1.9-05", "AC-3.11.4.1.9-12")
+def test_next_advances_at_once_and_waits_there(service: MSMQService) -> None:
+    info = filled(service, "a", "b")
+    queue = opened(info)
+    queue.PeekCurrent(ReceiveTimeout=0)
+    event, sink = watched()
+    queue.EnableNotification(event, NEXT, 0)
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "b"
+    assert sink.next() == (queue, NEXT)
+    queue.EnableNotification(event, CURRENT, 0)
+    assert sink.next() == (queue, CURRENT)
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "b"
+    queue.EnableNotification(event, NEXT)  # behind the last one
+    send(service, info, "c")
+    assert sink.next() == (queue, NEXT)
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "c"
+
+
+@pytest.mark.spec("AC-3.11.4.1.9-08")
+def test_a_cursor_that_cannot_advance_is_no_error_of_the_call(service: MSMQService) -> None:
+    queue = opened(filled(service, "a"))
+    event, sink = watched()
+    queue.EnableNotification(event, NEXT, 0)
+    assert sink.next() == (queue, E.MQ_ERROR_MESSAGE_NOT_FOUND, NEXT)
+    for timeout in (SOON_MS, 0xFFFF_FFFF):
+        queue.EnableNotification(event, NEXT, timeout)
+        assert sink.next() == (queue, E.MQ_ERROR_ILLEGAL_CURSOR_ACTION, NEXT)
+    queue.PeekCurrent(ReceiveTimeout=0)
+    queue.EnableNotification(event, NEXT, 0)
+    assert sink.next() == (queue, E.MQ_ERROR_MESSAGE_NOT_FOUND, NEXT)
+
+
+# Sinks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.16-01", "AC-3.16.1-01", "AC-3.16.4-09", "AC-3.16.4-10")
+def test_an_event_is_its_own_connection_point(service: MSMQService) -> None:
+    event = MSMQEvent()
+    assert event.EnumConnectionPoints() == [event]
+    for iid in (EVENTS_IID, EVENTS_IID.upper(), "{" + EVENTS_IID + "}"):
+        assert event.FindConnectionPoint(iid) is event
+    for iid in ("d7d6e077-dccd-11d0-aa4b-0060970debae", "", "00000000-0000-0000-0000-000000000000"):
+        with fails(0x8004_0200):
+            event.FindConnectionPoint(iid)
+
+
+@pytest.mark.spec("AC-3.16.4.1.1-01", "AC-3.16.4-01")
+def test_a_connection_point_says_what_it_is() -> None:
+    event = MSMQEvent()
+    assert event.GetConnectionInterface() == EVENTS_IID
+    assert event.GetConnectionPointContainer() is event
+    assert event.Hwnd == 0
+    with fails(E_NOTIMPL):
+        _ = event.Properties
+    with fails(E_NOTIMPL):
+        event.EnumConnections()
+
+
+@pytest.mark.spec(
+    "AC-3.16.1-02", "AC-3.16.3-01", "AC-3.16.4-06", "AC-3.16.4.5.3-01", "AC-3.16.4.5.3-02"
+)
+def test_sinks_have_cookies_up_to_a_limit() -> None:
+    event = MSMQEvent()
+    with fails(0x8000_4003):
+        event.Advise(None)  # type: ignore[arg-type]
+    cookies = {event.Advise(Sink()) for _ in range(CONNECTIONS_MAX)}
+    assert len(cookies) == CONNECTIONS_MAX
+    assert all(isinstance(cookie, int) and cookie > 0 for cookie in cookies)
+    with fails(0x8004_0201):
+        event.Advise(Sink())
+    with fails(0x8000_4003):  # before the limit
+        event.Advise(None)  # type: ignore[arg-type]
+    event.Unadvise(cookies.pop())
+    assert event.Advise(Sink()) not in cookies
+
+
+@pytest.mark.spec("AC-3.16.4.5.4-01")
+def test_a_sink_that_left_is_never_called_again(service: MSMQService) -> None:
+    queue = opened(filled(service, "a"))
+    event, gone = watched()
+    kept = Sink()
+    event.Advise(kept)
+    event.Unadvise(1)
+    queue.EnableNotification(event)
+    assert kept.next() == (queue, FIRST)
+    assert gone.told.empty()
+    with fails(0x8004_0200):
+        event.Unadvise(1)
+
+
+@pytest.mark.spec("AC-3.16.4.5.3-03", "AC-3.16.4.5-01")
+def test_an_object_without_the_methods_is_no_sink() -> None:
+    event = MSMQEvent()
+
+    class Half:
+        def Arrived(self, Queue: MSMQQueue, Cursor: int) -> None:
+            pytest.fail("nobody calls it")
+
+    for wrong in (object(), Half()):
+        with fails(0x8004_0202):
+            event.Advise(wrong)  # type: ignore[arg-type]
+    event.FireArrivedEvent(None, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec(
+    "AC-3.16.4-02", "AC-3.16.4-03", "AC-3.16.4-07", "AC-3.16.4.3.2-01", "AC-3.16.4.3.3-01"
+)
+def test_every_sink_is_told_until_it_leaves(service: MSMQService) -> None:
+    queue = opened(made(service))
+    event = MSMQEvent()
+    one, two = Sink(), Sink()
+    cookie = event.Advise(one)
+    event.Advise(two)
+    event.FireArrivedEvent(queue, CURRENT)
+    event.FireArrivedErrorEvent(queue, E.MQ_ERROR_IO_TIMEOUT, NEXT)
+    for sink in (one, two):
+        assert sink.next() == (queue, CURRENT)
+        assert sink.next() == (queue, E.MQ_ERROR_IO_TIMEOUT, NEXT)
+    event.Unadvise(cookie)
+    event.FireArrivedEvent(queue, FIRST)
+    assert two.next() == (queue, FIRST)
+    assert one.told.empty()
+    for gone in (cookie, 0, 99):
+        with fails(0x8004_0200):
+            event.Unadvise(gone)
+
+
+@pytest.mark.spec("AC-3.16.4.4.1-01", "AC-3.16.4.4.2-01", "AC-3.16.4.4.2-02")
+def test_the_application_implements_what_is_called(service: MSMQService) -> None:
+    info = filled(service, "a")
+    queue = opened(info)
+    told: queues.Queue[tuple[object, ...]] = queues.Queue()
+    event = MSMQEvent(lambda *what: told.put(what), lambda *what: told.put(what))
+    queue.EnableNotification(event)
+    assert told.get(timeout=WAIT_S) == (queue, FIRST)
+    queue.Receive(ReceiveTimeout=0)
+    queue.EnableNotification(event, ReceiveTimeout=SOON_MS)
+    assert told.get(timeout=WAIT_S) == (queue, E.MQ_ERROR_IO_TIMEOUT, FIRST)
+    # The codes of a read: here the queue is deleted under it.
+    waiting = opened(info)
+    gone = MSMQQueueInfo(service)
+    gone.FormatName = info.FormatName or ""
+    gone.Delete()
+    waiting.EnableNotification(event, ReceiveTimeout=0)
+    _, code, cursor = told.get(timeout=WAIT_S)
+    assert cursor == FIRST
+    assert code in {
+        E.MQ_ERROR_QUEUE_DELETED, E.MQ_ERROR_INVALID_HANDLE, E.MQ_ERROR_STALE_HANDLE,
+        E.MQ_ERROR_QUEUE_NOT_FOUND, E.MQ_ERROR_QUEUE_NOT_AVAILABLE,
+    }  # fmt: skip

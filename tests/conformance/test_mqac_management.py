@@ -1,0 +1,554 @@
+"""MSMQManagement and its two forms [MC-MQAC 3.3 to 3.5], over a real node and over a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from qm.client.errors import MqError
+from qm.client.mqac import (
+    MSMQCollection,
+    MSMQManagement,
+    MSMQMessage,
+    MSMQOutgoingQueueManagement,
+    MSMQQueueManagement,
+    MSMQService,
+)
+from qm.client.mqac.cluster.manager import ClusterManager
+from qm.client.mqac.constants import (
+    E_NOINTERFACE,
+    FOREIGN_STATUS,
+    QUEUE_STATE,
+    QUEUE_TYPE,
+    XACT_STATUS,
+)
+from qm.client.mqac.manager import Management
+from qm.wire.codes import ErrorCode
+from qm.wire.rpc.property_id import MachineManagementProperty
+from qm.wire.rpc.property_id import QueueManagementProperty as Property
+from tests.conformance.mqac_reads import send
+from tests.conformance.mqac_world import SEND, fails, info_of, made, opened, serving
+
+E = ErrorCode
+FAR = "DIRECT=TCP:127.255.255.254\\PRIVATE$\\far"
+SEQUENCE_INFO = Struct("<QII")
+REFUSED = E.MQ_ERROR_ACCESS_DENIED
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[MSMQService]:
+    with serving() as running:
+        yield running
+
+
+class Script(Management):
+    """Answers what it is told; what it has no answer for is refused."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers: dict[str, Any] = {"LOCATION": "LOCAL"} | answers
+        self.acts: list[tuple[str, ...]] = []
+
+    @override
+    def machine_info(self, property_id: MachineManagementProperty) -> Any:
+        raise MqError(REFUSED)
+
+    @override
+    def queue_info(self, format_name: str, property_id: Property) -> Any:
+        if property_id.name not in self.answers:
+            raise MqError(REFUSED)
+        return self.answers[property_id.name]
+
+    @override
+    def act_on_machine(self, action: str) -> None:
+        raise MqError(REFUSED)
+
+    @override
+    def act_on_queue(self, format_name: str, action: str) -> None:
+        self.acts.append((format_name, action))
+        if self.answers.get(action) != "OK":
+            raise MqError(REFUSED)
+
+
+class Scripted(ClusterManager):
+    """The cluster, but for its management."""
+
+    def __init__(self, manager: ClusterManager, script: Management) -> None:
+        super().__init__(manager.client)
+        self.script = script
+        self.asked: list[str] = []
+
+    @override
+    def management(self, computer_name: str) -> Management:
+        self.asked.append(computer_name)
+        if computer_name == "unreachable":
+            raise MqError(E.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        return self.script
+
+
+def scripted(service: MSMQService, **answers: Any) -> tuple[MSMQManagement, Script]:
+    """An initialised object over a script."""
+    assert isinstance(service.manager, ClusterManager)
+    script = Script(**answers)
+    management = MSMQManagement(MSMQService(Scripted(service.manager, script)))
+    management.Init(FormatName="DIRECT=OS:host\\q")
+    return management, script
+
+
+def initialised(service: MSMQService, format_name: str) -> MSMQManagement:
+    management = MSMQManagement(service)
+    management.Init(FormatName=format_name)
+    return management
+
+
+def outgoing(service: MSMQService, count: int = 1) -> MSMQOutgoingQueueManagement:
+    """A queue with messages that cannot leave."""
+    outgoing.count = getattr(outgoing, "count", 0) + 1  # type: ignore[attr-defined]
+    name = f"{FAR}{outgoing.count}"  # type: ignore[attr-defined]
+    queue = opened(info_of(service, name=name), SEND)
+    for _ in range(count):
+        MSMQMessage(service).Send(queue)
+    return initialised(service, name).outgoing_queue_management()
+
+
+# Init ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "AC-3.3.4.1.1-02", "AC-3.3.4.1.1-03", "AC-3.3.4.1.1-04", "AC-3.3.4.1.1-05", "AC-4.1-01"
+)
+def test_init_names_one_active_queue_in_one_way(service: MSMQService) -> None:
+    info = made(service)
+    name, path = info.FormatName or "", info.PathName or ""
+    management = MSMQManagement(service)
+    for wrong in ({}, {"Machine": "QUORATE"}, {"Pathname": path, "FormatName": name}):
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            management.Init(**wrong)
+    with fails(E.MQ_ERROR_QUEUE_NOT_ACTIVE):
+        management.Init(FormatName=name)
+    with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+        _ = management.MessageCount
+    queue = opened(info)
+    send(service, info, "a", "b")
+    for good in (
+        {"FormatName": name},
+        {"Pathname": path},
+        {"Machine": "QUORATE", "Pathname": path},
+    ):
+        management = MSMQManagement(service)
+        management.Init(**good)
+        assert (management.MessageCount, management.Machine) == (2, "QUORATE")
+    queue.Close()
+
+
+@pytest.mark.spec("AC-3.3.4.1.1-06", "AC-3.3.4.1.1-07", "AC-3.3.4.1.1-08", "AC-3.3.4.1.1-09")
+def test_what_fails_in_init_leaves_it_uninitialised(service: MSMQService) -> None:
+    assert isinstance(service.manager, ClusterManager)
+    script = Script()
+    management = MSMQManagement(MSMQService(Scripted(service.manager, script)))
+    for path, code in (
+        ("QUORATE\\unpublished", E.MQ_ERROR_QUEUE_NOT_FOUND),
+        ("no path", E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
+    ):
+        with fails(code):
+            management.Init(Pathname=path)
+    with fails(E.MQ_ERROR_SERVICE_NOT_AVAILABLE):
+        management.Init(Machine="unreachable", FormatName="DIRECT=OS:host\\q")
+    del script.answers["LOCATION"]
+    with fails(REFUSED):
+        management.Init(Machine="other", FormatName="DIRECT=OS:host\\q")
+    with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+        _ = management.FormatName
+    for location, is_local in (("Remote", False), ("LOCAL", True)):
+        script.answers["LOCATION"] = location
+        management.Init(FormatName="DIRECT=OS:host\\r")
+        # What the failed one set is still there.
+        assert (management.Machine, management.FormatName) == ("other", "DIRECT=OS:host\\r")
+        assert management.IsLocal is is_local
+
+
+@pytest.mark.spec("AC-3.3.3-01", "AC-3.3.4.1.1-01", "AC-3.3.4.1.2-02", "AC-3.3.4.1.3-02")
+def test_before_init_there_is_nothing(service: MSMQService) -> None:
+    management = MSMQManagement(service)
+    for name in ("FormatName", "Machine", "MessageCount", "ForeignStatus", "IsLocal", "QueueType"):
+        with fails(0xC00E_0094):
+            getattr(management, name)
+    for form in (management.queue_management, management.outgoing_queue_management):
+        with fails(E_NOINTERFACE):
+            form()
+
+
+@pytest.mark.spec(
+    "AC-3.3.4.1.4-02", "AC-3.3.4.1.5-02", "AC-3.3.4.1.6-02", "AC-3.3.4.1.7-02", "AC-3.3.4.1.8-02"
+)
+def test_before_init_every_property_says_so(service: MSMQService) -> None:
+    for name in ("MessageCount", "ForeignStatus", "QueueType", "IsLocal", "TransactionalStatus"):
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            getattr(MSMQManagement(service), name)
+
+
+@pytest.mark.spec(
+    "AC-3.3.4.1.4-03", "AC-3.3.4.1.5-03", "AC-3.3.4.1.6-03", "AC-3.3.4.1.7-03", "AC-3.3.4.1.8-03"
+)
+def test_a_status_of_the_management_protocol_is_the_result(service: MSMQService) -> None:
+    management, script = scripted(service)
+    del script.answers["LOCATION"]
+    for name in ("MessageCount", "ForeignStatus", "QueueType", "IsLocal", "TransactionalStatus"):
+        with fails(REFUSED):
+            getattr(management, name)
+
+
+@pytest.mark.spec("AC-3.3.4.1.9-01", "AC-3.3.4.1.9-02", "AC-3.3.4.1.9-03")
+def test_bytes_in_a_queue(service: MSMQService) -> None:
+    with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+        _ = MSMQManagement(service).BytesInQueue
+    with fails(REFUSED):
+        _ = scripted(service)[0].BytesInQueue
+    big = 1 << 40
+    assert scripted(service, BYTES_IN_QUEUE=big)[0].BytesInQueue == big
+    info = made(service)
+    with_queue = opened(info)
+    management = initialised(service, info.FormatName or "")
+    assert management.BytesInQueue == 0
+    send(service, info, "x" * 500)
+    assert management.BytesInQueue >= 1_000
+    with_queue.Close()
+
+
+# What is read ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.3.4.1.2-01", "AC-3.3.4.1.3-01", "AC-3.3.4.1.4-01", "AC-3.3.4.1.7-01")
+def test_a_local_queue(service: MSMQService) -> None:
+    info = made(service)
+    queue = opened(info)
+    management = initialised(service, info.FormatName or "")
+    assert management.FormatName == info.FormatName
+    assert management.Machine == service.manager.computer_name
+    for count in range(3):
+        assert management.MessageCount == count
+        send(service, info, "a")
+    assert management.IsLocal is True
+    assert outgoing(service).IsLocal is False
+    queue.Close()
+
+
+@pytest.mark.spec("AC-3.3.4.1.5-01", "AC-3.3.4.1.6-01", "AC-3.3.4.1.8-01")
+def test_strings_of_the_management_protocol_are_numbers(service: MSMQService) -> None:
+    for property_name, attribute, texts in (
+        ("FOREIGN", "ForeignStatus", ("YES", "NO", "UNKNOWN")),
+        ("TYPE", "QueueType", ("PUBLIC", "PRIVATE", "MACHINE", "CONNECTOR", "MULTICAST")),
+        ("XACT", "TransactionalStatus", ("YES", "NO", "UNKNOWN")),
+    ):
+        for number, text in enumerate(texts):
+            for spelled in (text, text.title()):
+                management, _ = scripted(service, **{property_name: spelled})
+                assert getattr(management, attribute) == number
+        with fails(E.MQ_ERROR_PROPERTY):
+            getattr(scripted(service, **{property_name: "NEITHER"})[0], attribute)
+    for is_transactional in (False, True):
+        info = made(service, is_transactional=is_transactional)
+        queue = opened(info)
+        management = initialised(service, info.FormatName or "")
+        assert management.QueueType == QUEUE_TYPE.MQ_TYPE_PRIVATE
+        assert management.ForeignStatus == FOREIGN_STATUS.MQ_STATUS_NOT_FOREIGN
+        wanted = XACT_STATUS.MQ_XACT_STATUS_XACT, XACT_STATUS.MQ_XACT_STATUS_NOT_XACT
+        assert management.TransactionalStatus == wanted[not is_transactional]
+        queue.Close()
+    assert outgoing(service).TransactionalStatus == XACT_STATUS.MQ_XACT_STATUS_UNKNOWN
+
+
+def test_a_public_queue_is_one(service: MSMQService) -> None:
+    info = info_of(service, path="QUORATE\\managed")
+    info.Create()
+    queue = opened(info)
+    management = MSMQManagement(service)
+    management.Init(Pathname=".\\managed")
+    assert management.QueueType == QUEUE_TYPE.MQ_TYPE_PUBLIC
+    queue.Close()
+    info.Delete()
+
+
+@pytest.mark.spec("AC-3.3.1-01", "AC-3.3.1-03", "AC-3.3.6.2-01", "AC-3.3.6.2-02")
+def test_a_name_of_another_computer_means_its_outgoing_queue(service: MSMQService) -> None:
+    name = "DIRECT=TCP:127.255.255.254\\PRIVATE$\\idle"
+    with fails(E.MQ_ERROR_QUEUE_NOT_ACTIVE):
+        initialised(service, name)
+    queue = opened(info_of(service, name=name), SEND)
+    MSMQMessage(service).Send(queue)
+    management = initialised(service, name)
+    assert (management.IsLocal, management.MessageCount) == (False, 1)
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):  # no name at all: the far end says so
+        initialised(service, "no format name")
+
+
+# Which form ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.3.1-02", "AC-3.4.1-01", "AC-3.4.3-01", "AC-3.4.3-02", "AC-3.5.1-01")
+def test_a_queue_s_object_has_the_form_of_its_queue(service: MSMQService) -> None:
+    info = made(service)
+    queue = opened(info)
+    management = initialised(service, info.FormatName or "")
+    local = management.queue_management()
+    assert isinstance(local, MSMQQueueManagement)
+    assert (local.FormatName, local.MessageCount) == (management.FormatName, 0)
+    with fails(E_NOINTERFACE):
+        management.outgoing_queue_management()
+    out = outgoing(service)
+    assert isinstance(out, MSMQOutgoingQueueManagement)
+    with fails(E_NOINTERFACE):
+        out.queue_management()
+    # Both have one state: another Init is seen through either.
+    management.Init(FormatName=out.FormatName)
+    assert local.FormatName == out.FormatName
+    queue.Close()
+
+
+@pytest.mark.spec("AC-3.5.3-01")
+def test_a_local_queue_has_no_outgoing_form(service: MSMQService) -> None:
+    with fails(0x8000_4002):
+        scripted(service, LOCATION="LOCAL")[0].outgoing_queue_management()
+    assert scripted(service, LOCATION="REMOTE")[0].outgoing_queue_management().FormatName
+
+
+# Local queues ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.4.4.1.1-01", "AC-3.4.4.1.2-01")
+def test_a_queue_s_journal(service: MSMQService) -> None:
+    info = made(service)
+    info.Journal = 1
+    info.Update()
+    send(service, info, "a", "b")
+    queue = opened(info)
+    local = initialised(service, info.FormatName or "").queue_management()
+    assert (local.JournalMessageCount, local.BytesInJournal) == (0, 0)
+    queue.Receive(ReceiveTimeout=0)
+    assert (local.JournalMessageCount, local.MessageCount) == (1, 1)
+    assert local.BytesInJournal > 0
+    big = 1 << 40
+    management, _ = scripted(service, BYTES_IN_JOURNAL=big, JOURNAL_MESSAGE_COUNT=3)
+    assert management.queue_management().BytesInJournal == big
+    assert management.queue_management().JournalMessageCount == 3
+    queue.Close()
+
+
+def local_form(management: MSMQManagement) -> MSMQQueueManagement:
+    """The local form of an object that was not initialised."""
+    return MSMQQueueManagement(management)
+
+
+@pytest.mark.spec("AC-3.4.4.1.1-02", "AC-3.4.4.1.2-02", "AC-3.4.4.1.3-02")
+def test_a_local_form_before_init(service: MSMQService) -> None:
+    blank = local_form(MSMQManagement(service))
+    reads: list[Callable[[], object]] = [
+        lambda: blank.JournalMessageCount,
+        lambda: blank.BytesInJournal,
+        blank.EodGetReceiveInfo,
+    ]
+    for read in reads:
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            read()
+
+
+@pytest.mark.spec("AC-3.4.4.1.1-03", "AC-3.4.4.1.2-03", "AC-3.4.4.1.3-03")
+def test_a_status_is_the_result_of_a_local_form(service: MSMQService) -> None:
+    local = scripted(service)[0].queue_management()
+    reads: list[Callable[[], object]] = [
+        lambda: local.JournalMessageCount,
+        lambda: local.BytesInJournal,
+        local.EodGetReceiveInfo,
+    ]
+    for read in reads:
+        with fails(REFUSED):
+            read()
+
+
+@pytest.mark.spec("AC-3.4.4.1.3-01", "AC-2.2.4.1-01", "AC-2.2.4.1-02", "AC-4.2-01")
+def test_senders_of_a_queue_are_a_collection_each(service: MSMQService) -> None:
+    columns = [
+        ["PUBLIC=a", "PUBLIC=b"],
+        [bytes(range(16)), bytes(16)],
+        [1 << 40, 2],
+        [3, 4],
+        [5, 6],
+        [7, 8],
+    ]
+    management, _ = scripted(service, EOD_SOURCE_INFO=columns)
+    first, second = management.queue_management().EodGetReceiveInfo()
+    assert {name: first.Item(name) for name in first.names()} == {
+        "QueueFormatName": "PUBLIC=a",
+        "SenderID": "03020100-0504-0706-0809-0A0B0C0D0E0F",
+        "SeqID": 1 << 40,
+        "SeqNo": 3,
+        "LastAccessTime": 5,
+        "RejectCount": 7,
+    }
+    assert (second.Item("QueueFormatName"), second.Item("SeqNo")) == ("PUBLIC=b", 4)
+
+
+# Outgoing queues -------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.5.4.1.1-01", "AC-2.2.2.19-02", "AC-3.5.4.1.2-01")
+def test_an_outgoing_queue_s_state_and_hops(service: MSMQService) -> None:
+    states = (
+        "LOCAL CONNECTION", "DISCONNECTED", "WAITING", "NEED VALIDATION", "ONHOLD", "INACTIVE",
+        "CONNECTED", "DISCONNECTING", "LOCKED",
+    )  # fmt: skip
+    for number, text in enumerate(states):
+        management, _ = scripted(service, LOCATION="REMOTE", STATE=text)
+        assert management.outgoing_queue_management().State == number
+    management, _ = scripted(service, LOCATION="REMOTE", NEXTHOPS=["IP=10.0.0.1", "IP=10.0.0.2"])
+    assert management.outgoing_queue_management().NextHops == ["IP=10.0.0.1", "IP=10.0.0.2"]
+    out = outgoing(service)
+    assert out.State != QUEUE_STATE.MQ_QUEUE_STATE_LOCAL_CONNECTION
+    assert all(hop.startswith("IP=") for hop in out.NextHops)
+    out.Pause()
+    assert out.State == QUEUE_STATE.MQ_QUEUE_STATE_ONHOLD
+
+
+@pytest.mark.spec("AC-3.5.4.1.4-01", "AC-3.5.4.1.5-01", "AC-4.3-01", "AC-3.3.6.3-01")
+def test_an_outgoing_queue_is_held_and_released(service: MSMQService) -> None:
+    out = outgoing(service)
+    for act, is_held in ((out.Pause, True), (out.Resume, False), (out.EodResend, False)):
+        act()
+        assert (out.State == QUEUE_STATE.MQ_QUEUE_STATE_ONHOLD) is is_held
+    management, script = scripted(service, LOCATION="REMOTE", PAUSE="OK", RESUME="OK")
+    told = management.outgoing_queue_management()
+    told.Pause()
+    told.Resume()
+    assert script.acts == [("DIRECT=OS:host\\q", "PAUSE"), ("DIRECT=OS:host\\q", "RESUME")]
+
+
+@pytest.mark.spec("AC-3.5.4.1.6-01", "AC-3.3.6.3-02")
+def test_resend_is_an_action_of_its_own_in_any_case(service: MSMQService) -> None:
+    management, script = scripted(service, LOCATION="REMOTE", EOD_RESEND="OK")
+    management.outgoing_queue_management().EodResend()
+    assert script.acts == [("DIRECT=OS:host\\q", "EOD_RESEND")]
+    name = outgoing(service).FormatName
+    cluster = service.manager.management("")
+    for action in ("Pause", "RESUME", "eod_resend"):
+        cluster.act_on_queue(name, action)
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        cluster.act_on_queue(name, "EXPLODE")
+
+
+ACTIONS = ("Resume", "Pause", "EodResend")
+
+
+@pytest.mark.spec(
+    "AC-3.5.4.1.1-02", "AC-3.5.4.1.2-02", "AC-3.5.4.1.3-02", "AC-3.5.4.1.4-02", "AC-3.5.4.1.5-02"
+)
+def test_an_outgoing_form_before_init(service: MSMQService) -> None:
+    blank = MSMQOutgoingQueueManagement(MSMQManagement(service))
+    for name in ("State", "NextHops"):
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            getattr(blank, name)
+    for name in ("EodGetSendInfo", *ACTIONS):
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            getattr(blank, name)()
+
+
+@pytest.mark.spec("AC-3.5.4.1.6-02", "AC-3.5.4.1.6-03", "AC-3.5.4.1.4-03", "AC-3.5.4.1.5-03")
+def test_an_action_s_status_is_the_result(service: MSMQService) -> None:
+    management, _ = scripted(service, LOCATION="REMOTE")
+    for name in ACTIONS:
+        with fails(REFUSED):
+            getattr(management.outgoing_queue_management(), name)()
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            getattr(MSMQOutgoingQueueManagement(MSMQManagement(service)), name)()
+
+
+@pytest.mark.spec("AC-3.5.4.1.1-03", "AC-3.5.4.1.2-03")
+def test_a_status_is_the_result_of_an_outgoing_form(service: MSMQService) -> None:
+    management, _ = scripted(service, LOCATION="REMOTE")
+    for name in ("State", "NextHops"):
+        with fails(REFUSED):
+            getattr(management.outgoing_queue_management(), name)
+
+
+EOD = {
+    "EOD_LAST_ACK": SEQUENCE_INFO.pack(1 << 40, 2, 1),
+    "EOD_LAST_ACK_TIME": 11,
+    "EOD_LAST_ACK_COUNT": 12,
+    "EOD_FIRST_NON_ACK": SEQUENCE_INFO.pack(1 << 40, 3, 2),
+    "EOD_LAST_NON_ACK": SEQUENCE_INFO.pack(1 << 40, 4, 3),
+    "EOD_NEXT_SEQ": SEQUENCE_INFO.pack(1 << 40, 5, 4),
+    "EOD_NO_READ_COUNT": 13,
+    "EOD_NO_ACK_COUNT": 14,
+    "EOD_RESEND_TIME": 15,
+    "EOD_RESEND_INTERVAL": 16,
+    "EOD_RESEND_COUNT": 17,
+}
+
+
+@pytest.mark.spec(
+    "AC-3.5.4.1.3-01", "AC-3.5.4.1.3-03", "AC-3.5.4.1.3-04", "AC-2.2.4.2-01", "AC-2.2.4.3-01"
+)
+def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
+    management, _ = scripted(service, LOCATION="REMOTE", **EOD)
+    info = management.outgoing_queue_management().EodGetSendInfo()
+    assert info.Count == 11
+    numbers = {
+        "EodLastAckTime": 11, "EodLastAckCount": 12, "EodNoReadCount": 13, "EodNoAckCount": 14,
+        "EodResendTime": 15, "EodResendInterval": 16, "EodResendCount": 17,
+    }  # fmt: skip
+    assert {name: info.Item(name) for name in numbers} == numbers
+    places = {"EodLastAck": 2, "EodFirstNonAck": 3, "EodLastNonAck": 4, "EodNextSeq": 5}
+    for name, number in places.items():
+        place = info.Item(name)
+        assert isinstance(place, MSMQCollection)
+        assert place.names() == ["SeqID", "SeqNo", "PrevNo"]
+        assert [*place] == [1 << 40, number, number - 1]
+    for missing in EOD:
+        left = {name: value for name, value in EOD.items() if name != missing}
+        management, _ = scripted(service, LOCATION="REMOTE", **left)
+        with fails(REFUSED):
+            management.outgoing_queue_management().EodGetSendInfo()
+
+
+@pytest.mark.spec("AC-2.2.4.2-02")
+def test_pending_transactional_messages_are_counted(service: MSMQService) -> None:
+    from qm.client.mqac.constants import MQTRANSACTION
+
+    name = "DIRECT=TCP:127.255.255.254\\PRIVATE$\\ordered"
+    queue = opened(info_of(service, name=name), SEND)
+    for _ in range(3):
+        MSMQMessage(service).Send(queue, MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    out = initialised(service, name).outgoing_queue_management()
+    info = out.EodGetSendInfo()
+    assert info.Count == 11
+    assert (info.Item("EodNoReadCount"), info.Item("EodLastAckTime")) == (0, 0)
+    assert out.MessageCount == 3
+    for name_of_place in ("EodFirstNonAck", "EodLastNonAck", "EodNextSeq"):
+        place = info.Item(name_of_place)
+        assert place.Item("PrevNo") == max(place.Item("SeqNo") - 1, 0)
+
+
+@pytest.mark.spec("AC-3.5.4.1.4-04", "AC-3.5.4.1.5-04", "AC-3.5.4.1.6-04")
+def test_what_is_not_active_cannot_be_held_or_released(service: MSMQService) -> None:
+    cluster = service.manager.management("")
+    for name in ("DIRECT=TCP:127.255.255.254\\PRIVATE$\\nothing", made(service).FormatName or ""):
+        for action in ("PAUSE", "RESUME", "EOD_RESEND"):
+            with fails(0xC00E_0004):
+                cluster.act_on_queue(name, action)
+
+
+def test_properties_that_a_queue_does_not_have(service: MSMQService) -> None:
+    info = made(service)
+    queue = opened(info)
+    cluster = service.manager.management("")
+    for name, property_id in (
+        (info.FormatName or "", Property.NEXTHOPS),
+        (outgoing(service).FormatName, Property.JOURNAL_MESSAGE_COUNT),
+    ):
+        with fails(E.MQ_ERROR_ILLEGAL_PROPID):
+            cluster.queue_info(name, property_id)
+    assert cluster.queue_info(info.FormatName or "", Property.STATE) == "LOCAL CONNECTION"
+    assert cluster.queue_info(info.FormatName or "", Property.PATHNAME) == info.PathName
+    queue.Close()

@@ -1,0 +1,212 @@
+"""MSMQQuery, MSMQQueueInfos and MSMQCollection [MC-MQAC 3.13 to 3.15] over a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from qm.client.mqac import MSMQCollection, MSMQQuery, MSMQQueueInfo, MSMQQueueInfos, MSMQService
+from qm.client.mqac.constants import E_NOTIMPL, RELOPS
+from qm.wire.codes import ErrorCode
+from tests.conformance.mqac_world import fails, info_of, made, serving
+
+E = ErrorCode
+TYPES = [f"{{01020304-0506-0708-090A-0B0C0D0E0F0{number}}}" for number in range(3)]
+LONG_AGO, FAR_OFF = (datetime.now(UTC) + timedelta(days=days) for days in (-9, 9))
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[MSMQService]:
+    with serving() as running:
+        made(running)  # a private queue: never found
+        for number, (label, address) in enumerate(
+            [("apple", "234.1.1.1:8001"), ("banana", ""), ("cherry", "")]
+        ):
+            info = info_of(running, path=f"QUORATE\\public{number}")
+            info.Label, info.ServiceTypeGuid = label, TYPES[number]
+            if address:
+                info.MulticastAddress = address
+            info.Create()
+        yield running
+
+
+def labels(infos: MSMQQueueInfos) -> Sequence[str]:
+    """Labels of what was found, in order of the alphabet."""
+    found = []
+    while (info := infos.Next()) is not None:
+        found.append(info.Label)
+    return sorted(found)
+
+
+ALL = ["apple", "banana", "cherry"]
+BY_RELATION = {
+    RELOPS.REL_NOP: ALL,
+    RELOPS.REL_EQ: ["banana"],
+    RELOPS.REL_NEQ: ["apple", "cherry"],
+    RELOPS.REL_LT: ["apple"],
+    RELOPS.REL_GT: ["cherry"],
+    RELOPS.REL_LE: ["apple", "banana"],
+    RELOPS.REL_GE: ["banana", "cherry"],
+}
+
+
+@pytest.mark.spec("AC-2.2.2.20-02", "AC-3.13.4.1.3-01", "AC-3.13.4.1.3-04", "AC-3.13.4.1.3-05")
+def test_relations_by_label_and_type(service: MSMQService) -> None:
+    query = MSMQQuery(service)
+    assert labels(query.LookupQueue()) == ALL
+    for each, found in BY_RELATION.items():
+        assert labels(query.LookupQueue(Label="banana", RelLabel=each)) == found
+        by_type = query.LookupQueue(ServiceTypeGuid=TYPES[1], RelServiceType=each)
+        assert labels(by_type) == found
+    assert labels(query.LookupQueue(Label="banana")) == ["banana"]
+    assert labels(query.LookupQueue(ServiceTypeGuid=TYPES[2])) == ["cherry"]
+
+
+@pytest.mark.spec("AC-3.13.4.1.3-03", "AC-3.13.4.1.3-02", "AC-3.13.4.1.3-10")
+def test_guids_stand_in_braces(service: MSMQService) -> None:
+    query = MSMQQuery(service)
+    guid = info_of(service, path="QUORATE\\public0").QueueGuid
+    assert labels(query.LookupQueue(QueueGuid="{" + str(guid) + "}")) == ["apple"]
+    for wrong in (guid, "{}", "", "apple"):
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            query.LookupQueue(QueueGuid=wrong)
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            query.LookupQueue(ServiceTypeGuid=wrong)
+    for number in (7, -1):
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            query.LookupQueue(Label="apple", RelLabel=number)
+
+
+@pytest.mark.spec("AC-3.13.4.1.3-07")
+def test_every_condition_must_hold(service: MSMQService) -> None:
+    query = MSMQQuery(service)
+    both = query.LookupQueue(Label="apple", RelLabel=RELOPS.REL_NEQ, CreateTime=LONG_AGO,
+                             RelCreateTime=RELOPS.REL_GT, ServiceTypeGuid=TYPES[2])  # fmt: skip
+    assert labels(both) == ["cherry"]
+    assert labels(query.LookupQueue(Label="apple", ServiceTypeGuid=TYPES[2])) == []
+    newer = {"CreateTime": FAR_OFF, "RelCreateTime": RELOPS.REL_GT}
+    assert labels(query.LookupQueue(**newer)) == []  # type: ignore[arg-type]
+    changed = {"ModifyTime": FAR_OFF, "RelModifyTime": RELOPS.REL_LT}
+    assert labels(query.LookupQueue(**changed)) == ALL  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("AC-3.13.4.1.3-08", "AC-3.13.4.1.3-09")
+def test_multicast_addresses(service: MSMQService) -> None:
+    query = MSMQQuery(service)
+    assert labels(query.LookupQueue(MulticastAddress="234.1.1.1:8001")) == ["apple"]
+    assert labels(query.LookupQueue(MulticastAddress="")) == ["banana", "cherry"]
+    has_one = query.LookupQueue(MulticastAddress="", RelMulticastAddress=RELOPS.REL_NEQ)
+    assert labels(has_one) == ["apple"]
+    unasked = query.LookupQueue(MulticastAddress="", RelMulticastAddress=RELOPS.REL_NOP)
+    assert labels(unasked) == labels(query.LookupQueue()) == ALL
+
+
+@pytest.mark.spec(
+    "AC-3.13.4.1.1-01", "AC-3.13.4.1.1-02", "AC-3.13.4.1.1-03", "AC-3.13.4.1.1-04",
+    "AC-3.13.4.1.1-06",
+)  # fmt: skip
+def test_the_earlier_lookup_has_no_multicast_addresses(service: MSMQService) -> None:
+    query = MSMQQuery(service)
+    guid = "{" + str(info_of(service, path="QUORATE\\public0").QueueGuid) + "}"
+    assert labels(query.LookupQueue_v2(guid)) == ["apple"]
+    assert labels(query.LookupQueue_v2(guid, Label="banana")) == []
+    assert labels(query.LookupQueue_v2(ServiceTypeGuid=TYPES[1])) == ["banana"]
+    for each, found in BY_RELATION.items():
+        assert labels(query.LookupQueue_v2(Label="banana", RelLabel=each)) == found
+    later = RELOPS.REL_GE
+    assert labels(query.LookupQueue_v2(CreateTime=LONG_AGO, RelCreateTime=later)) == ALL
+    assert labels(query.LookupQueue_v2(ModifyTime=LONG_AGO, RelModifyTime=later)) == ALL
+    assert labels(query.LookupQueue_v2(CreateTime=FAR_OFF, RelCreateTime=later)) == []
+    with pytest.raises(TypeError):
+        query.LookupQueue_v2(MulticastAddress="")  # type: ignore[call-arg]
+
+
+@pytest.mark.spec("AC-3.13.4.1.2-01", "AC-3.14.4.1.3-01")
+def test_no_properties(service: MSMQService) -> None:
+    for each in (MSMQQuery(service), MSMQQueueInfos(service)):
+        with fails(E_NOTIMPL):
+            _ = each.Properties
+
+
+# Results ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.14.1-01", "AC-3.14.3-02", "AC-3.14.4.1.1-02", "AC-3.14.4.1.2-02")
+def test_results_of_an_application_s_own_are_none(service: MSMQService) -> None:
+    own = MSMQQueueInfos(service)
+    for call in (own.Reset, own.Next):
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            call()
+
+
+@pytest.mark.spec("AC-3.14.4.1.1-01", "AC-3.14.4.1.2-01", "AC-3.14.4.1.2-03", "AC-4.4-01")
+def test_results_are_read_in_turn_and_again(service: MSMQService) -> None:
+    infos = MSMQQuery(service).LookupQueue(Label="apple", RelLabel=RELOPS.REL_NEQ)
+    first, second = infos.Next(), infos.Next()
+    assert isinstance(first, MSMQQueueInfo)
+    assert isinstance(second, MSMQQueueInfo)
+    assert {first.Label, second.Label} == {"banana", "cherry"}
+    assert (first.FormatName or "").startswith("PUBLIC=")
+    for _ in range(3):
+        assert infos.Next() is None
+    infos.Reset()
+    again = infos.Next()
+    assert again is not None
+    assert again is not first
+    assert again.FormatName == first.FormatName
+
+
+@pytest.mark.spec("AC-3.14-01", "AC-3.14.3-01", "AC-3.10.3-04", "AC-3.14.4.1.2-04")
+def test_results_are_found_once_and_refreshed_when_they_are_read(service: MSMQService) -> None:
+    going = info_of(service, path="QUORATE\\going")
+    going.Label = "going"
+    going.Create()
+    changing = info_of(service, path="QUORATE\\changing")
+    changing.Label = "going"
+    changing.Create()
+    infos = MSMQQuery(service).LookupQueue(Label="going")
+    later = info_of(service, path="QUORATE\\later")
+    later.Label = "going"
+    later.Create()
+    changing.Label = "changed"
+    changing.Update()
+    going.Delete()
+    # Nothing later is found; what was found is read as it is now, or fails.
+    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+        infos.Next()
+    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+        infos.Next()
+    found = MSMQQuery(service).LookupQueue(Label="going")
+    changing.Label = "going"
+    changing.Update()
+    seen = MSMQQuery(service).LookupQueue(Label="going")
+    changing.Label = "changed"
+    changing.Update()
+    assert labels(found) == ["going"]
+    assert labels(seen) == ["changed", "going"]
+    for each in (changing, later):
+        each.Delete()
+
+
+# Collections -----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "AC-3.15.1-01", "AC-3.15.4.1.1-01", "AC-3.15.4.1.1-02", "AC-3.15.4.1.2-01", "AC-3.15.4.1.3-01"
+)
+def test_a_collection_has_named_values() -> None:
+    given = {"One": 1, "Two": "zwei"}
+    collection = MSMQCollection(given)
+    given["Three"] = 3
+    assert (collection.Item("Two"), collection.Item("One"), collection.Count) == ("zwei", 1, 2)
+    assert [*collection] == [1, "zwei"]
+    for missing in ("Three", "one", ""):
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            collection.Item(missing)
+
+
+@pytest.mark.spec("AC-3.15.3-01")
+def test_a_collection_of_an_application_s_own_is_empty() -> None:
+    assert (MSMQCollection().Count, [*MSMQCollection()]) == (0, [])
