@@ -18,6 +18,7 @@ from qm.client.mqac import (
     MSMQQueueManagement,
     MSMQService,
 )
+from qm.client.mqac.cluster.management import ClusterManagement
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import (
     E_NOINTERFACE,
@@ -27,6 +28,7 @@ from qm.client.mqac.constants import (
     XACT_STATUS,
 )
 from qm.client.mqac.manager import Management
+from qm.pb import control_pb2 as pb
 from qm.wire.codes import ErrorCode
 from qm.wire.rpc.property_id import MachineManagementProperty
 from qm.wire.rpc.property_id import QueueManagementProperty as Property
@@ -389,6 +391,39 @@ def test_senders_of_a_queue_are_a_collection_each(service: MSMQService) -> None:
         "RejectCount": 7,
     }
     assert (second.Item("QueueFormatName"), second.Item("SeqNo")) == ("PUBLIC=b", 4)
+
+
+def test_senders_are_those_that_the_cluster_remembers(service: MSMQService) -> None:
+    """Over answers of the control plane, and for a queue that nobody sent to."""
+    here, elsewhere = bytes(range(16)), bytes(16)
+    place = pb.SequencePlace(sequence_identifier=1 << 40, sequence_number=3)
+    answers: dict[type, list[Any]] = {
+        pb.GetQueueRequest: [pb.Queue(queue_id=5, format_name="PRIVATE=x", is_active=True)],
+        pb.ListPeersRequest: [
+            pb.ListPeersReply(peers=[pb.Peer(queue_manager=here)], page_token="more"),
+            pb.ListPeersReply(peers=[pb.Peer(queue_manager=elsewhere)]),
+        ],
+        pb.GetPeerRequest: [
+            pb.GetPeerReply(
+                sequences=[
+                    pb.PeerSequence(queue_id=5, last=place, reject_count=2, last_access_ms=7_999),
+                    pb.PeerSequence(queue_id=6, last=place),
+                ]
+            ),
+            pb.GetPeerReply(),
+        ],
+    }
+
+    def call(method: object, request: object) -> Any:
+        return answers[type(request)].pop(0)
+
+    columns = ClusterManagement(call).queue_info("PRIVATE=x", Property.EOD_SOURCE_INFO)
+    assert columns == [["PRIVATE=x"], [here], [1 << 40], [3], [7], [2]]
+    info = made(service)
+    queue = opened(info)
+    local = initialised(service, info.FormatName or "").queue_management()
+    assert local.EodGetReceiveInfo() == []
+    queue.Close()
 
 
 # Outgoing queues -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ r"""The object names of [MC-MQAC] over the data plane, for programs written for 
     service = connect(["127.0.0.11:1811"], tls=...)
     info = MSMQQueueInfo(service)
     info.PathName = r".\private$\orders"
-    queue = info.Open(MQACCESS.MQ_RECEIVE_ACCESS, MQSHARE.MQ_DENY_NONE)
+    queue = info.Open(constants.MQACCESS.MQ_RECEIVE_ACCESS, constants.MQSHARE.MQ_DENY_NONE)
     message = queue.Receive(ReceiveTimeout=1000)
 
 Names, arguments, defaults, order of checks and HRESULTs follow the document. There is no DCOM:
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from qm.client.blocking import BlockingClient
 from qm.client.calls import Tls
+from qm.client.mqac import constants
 from qm.client.mqac.application import MSMQApplication
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.collection import MSMQCollection
@@ -56,6 +57,7 @@ __all__ = [
     "MSMQTransaction",
     "MSMQTransactionDispenser",
     "connect",
+    "constants",
 ]
 
 

@@ -114,7 +114,42 @@ class ClusterManagement(Management):
             return pb.Queue()
         return self._get(pb.QueueName(queue_id=queue.journal_queue_id))
 
+    def senders_to(self, queue: pb.Queue) -> list[list[Any]]:
+        """Return PROPID_MGMT_QUEUE_EOD_SOURCE_INFO: its columns, a row for each queue manager that
+        sent to a queue in transactions.
+        """
+        rows = [
+            (
+                queue.format_name,
+                peer.queue_manager,
+                one.last.sequence_identifier,
+                one.last.sequence_number,
+                one.last_access_ms // _MS,
+                one.reject_count,
+            )
+            for peer in self._peers()
+            for one in self._sequences(peer)
+            if one.queue_id == queue.queue_id
+        ]
+        return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(6)]
+
     # ---------------------------------------------------------------------------------------
+
+    def _peers(self) -> Iterable[pb.Peer]:
+        token = ""
+        while True:
+            page = self._call(
+                lambda stubs: stubs.peers.ListPeers,
+                pb.ListPeersRequest(page_size=PAGE_QUEUES, page_token=token),
+            )
+            yield from page.peers
+            token = page.page_token
+            if not token:
+                return
+
+    def _sequences(self, peer: pb.Peer) -> Iterable[pb.PeerSequence]:
+        request = pb.GetPeerRequest(queue_manager=peer.queue_manager)
+        return self._call(lambda stubs: stubs.peers.GetPeer, request).sequences
 
     def _queue(self, format_name: str) -> pb.Queue:
         """Return an active queue, local or outgoing. Raises MQ_ERROR_QUEUE_NOT_ACTIVE."""
@@ -171,6 +206,7 @@ _OF_LOCAL: Final[Mapping[OfQueue, Callable[[_Local], Any]]] = {
     OfQueue.JOURNAL_MESSAGE_COUNT: lambda found: found[0].journal_of(found[1]).message_count,
     OfQueue.BYTES_IN_JOURNAL: lambda found: found[0].journal_of(found[1]).total_bytes,
     OfQueue.STATE: lambda found: _LOCAL_STATE,
+    OfQueue.EOD_SOURCE_INFO: lambda found: found[0].senders_to(found[1]),
 }
 _OF_OUTGOING: Final[Mapping[OfQueue, Callable[[pb.OutgoingQueue], Any]]] = {
     OfQueue.FORMATNAME: lambda found: found.format_name,
