@@ -1399,11 +1399,14 @@ class ForgetPeer(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     IS_ADDRESS_ONLY_FIELD_NUMBER: _builtins.int
     SENDER_SIDS_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     queue_manager: _builtins.bytes
     count: _builtins.int
     is_address_only: _builtins.bool
     @_builtins.property
     def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def request(self) -> Global___Request: ...
     def __init__(
         self,
         *,
@@ -1411,10 +1414,11 @@ class ForgetPeer(_message.Message):
         count: _builtins.int = ...,
         is_address_only: _builtins.bool = ...,
         sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
+        request: Global___Request | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "is_address_only", b"is_address_only", "queue_manager", b"queue_manager", "sender_sids", b"sender_sids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "is_address_only", b"is_address_only", "queue_manager", b"queue_manager", "request", b"request", "sender_sids", b"sender_sids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ from typing_extensions import override
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import Conflict, InvalidArgument, NotFound, check
 from qm.api.gate.pages import bytes_after, page_size, token_of
-from qm.api.propose.control_once import Decider
+from qm.api.propose.control_once import UNNUMBERED, Decider
 from qm.cluster.cluster import Cluster
 from qm.model.queries import (
     PAGE_ITEMS_MAX,
@@ -17,7 +17,7 @@ from qm.model.queries import (
     list_peers,
     peer_sequences,
 )
-from qm.model.values.commands import ForgetPeer
+from qm.model.values.commands import Command, ForgetPeer
 from qm.model.values.limits import VERSION_OF_BINDINGS
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 from qm.pb import control_pb2 as pb
@@ -55,16 +55,21 @@ class PeerControl(control_pb2_grpc.PeerControlServicer):
         self, request: pb.ForgetPeerRequest, context: Context
     ) -> pb.ForgetPeerReply:
         guid = _guid(request.queue_manager)
-        await self._cluster.read_barrier()
-        self._known(guid)
-        if self._cluster.view.counters().apply_version < VERSION_OF_BINDINGS:
-            raise Conflict("not before every member runs this release: upgrade the others first")
-        command = ForgetPeer(guid, ROWS_PER_STEP, request.address_only, caller().sids)
-        is_left = True
-        while is_left:
-            outcome = await self._decider.decide(command)
+        step = ForgetPeer(UNNUMBERED, guid, ROWS_PER_STEP, request.address_only, caller().sids)
+
+        def first() -> Command:
+            if self._cluster.view.counters().apply_version < VERSION_OF_BINDINGS:
+                raise Conflict("first upgrade the members that do not run this release yet")
+            self._known(guid)
+            return step
+
+        # A repeated call gets the outcome of its first step: a peer that has come back meanwhile
+        # stays, unless there was more to forget.
+        outcome = await self._decider.once(request, first)
+        check(outcome.status)
+        while outcome.value:
+            outcome = await self._decider.decide(step)
             check(outcome.status)
-            is_left = bool(outcome.value)
         return pb.ForgetPeerReply()
 
     def _known(self, guid: bytes) -> PeerInfo:

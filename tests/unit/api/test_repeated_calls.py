@@ -16,9 +16,11 @@ from qm.api.gate.roles import RULES
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 from tests.cluster.harness import Harness, run
+from tests.cluster.messages import batch, create_queue, propose
 from tests.unit.api.test_control import ELSEWHERE, Operator, text
 from tests.unit.api.test_data import ORDERS, create
 from tests.unit.api.world import Client, bodies, eventually, world
+from tests.unit.model.world import PEER
 
 DEAD = pb.QueueName(name=r".\system$;DEADLETTER")
 DEAD_TRANSACTIONAL = pb.QueueName(name=r".\system$;DEADXACT")
@@ -276,6 +278,19 @@ async def members(both: Both) -> None:
     await both.twice("cluster/PromoteMember", pb.PromoteMemberRequest(name="n2"))
 
 
+async def forgetting_a_peer(both: Both) -> None:
+    """One that sends again after it was forgotten is remembered."""
+    node = await both.harness.leader()
+    await create_queue(node, "plain")
+    await propose(node, batch("plain", [1]))
+    request = pb.ForgetPeerRequest(queue_manager=PEER)
+    await both.twice(
+        "peers/ForgetPeer", request, lambda: propose(node, batch("plain", [2], number=2))
+    )
+    shown = await both.here.peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
+    assert shown.peer.history_rows == 1
+
+
 def ids(reply: pb.MemberReply) -> set[str]:
     return {member.raft_id for member in reply.members}
 
@@ -303,7 +318,7 @@ CASES: Final[tuple[Case, ...]] = (
     *(creating, deleting, setting, setting_of_a_queue_that_is_gone, setting_the_manager),
     *(purging, holding_an_outgoing_queue, returning),
     *(returning_a_transactional_message, returning_from_a_subqueue, resolving, closing_a_client),
-    *(importing, members, leadership, repeatable, setting_an_access_list),
+    *(importing, members, leadership, repeatable, forgetting_a_peer, setting_an_access_list),
 )
 STREAMS: Final = {"node/CreateBackup"}
 """A caller that repeats one begins again; nothing was changed."""
@@ -337,5 +352,5 @@ async def told(operator: Operator) -> set[str]:
 def _short(method: str) -> str:
     service, _, name = method.rpartition("/")
     kind = service.rpartition(".")[2].removesuffix("Control").lower()
-    plural = {"queue": "queues", "message": "messages", "client": "clients"}
+    plural = {"queue": "queues", "message": "messages", "client": "clients", "peer": "peers"}
     return f"{plural.get(kind, 'definitions' if kind == 'definition' else kind)}/{name}"

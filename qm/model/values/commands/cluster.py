@@ -1,6 +1,7 @@
 """Time, leadership, audit, members and the recovery after a restore."""
 
 from qm.model.values.commands.declaration import Command, Fixed, ValueOf, declared
+from qm.model.values.commands.entry import Request
 
 
 @declared(weight=Fixed(1), since=1)
@@ -64,6 +65,7 @@ class ForgetPeer(Command, frozen=True, gc=False):
     value says whether there is more.
     """
 
+    request: Request
     queue_manager: bytes
     count: int
     is_address_only: bool

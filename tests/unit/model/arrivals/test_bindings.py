@@ -19,7 +19,7 @@ from qm.model.values.limits import (
     SUSPICIONS_PER_ENTRY_MAX,
 )
 from qm.names.guid import guid_text
-from tests.unit.model.world import NOW_S, PEER, PEER_ADDRESS, World, packet
+from tests.unit.model.world import NOW_S, PEER, PEER_ADDRESS, World, packet, request
 
 ACCEPTED, ELSEWHERE = TransferVerdict.ACCEPTED, TransferVerdict.ELSEWHERE
 OUT_OF_ORDER = TransferVerdict.OUT_OF_ORDER
@@ -207,7 +207,7 @@ def test_a_sequence_that_was_ahead_before_goes_on() -> None:
 def forget(world: World, count: int = 3, *, is_address_only: bool = False) -> int:
     """Forget PEER in steps; return their number."""
     for steps in range(1, 100):
-        outcome = world.one(commands.ForgetPeer(PEER, count, is_address_only, ()))
+        outcome = world.one(commands.ForgetPeer(request(), PEER, count, is_address_only, ()))
         assert outcome.status == 0, hex(outcome.status)
         if not outcome.value:
             return steps
