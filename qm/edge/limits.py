@@ -33,6 +33,10 @@ WRITE_BUFFER_MAX_BYTES: Final = 64 << 10
 WRITE_STALL_MAX_S: Final = 60.0
 LINGER_MAX_S: Final = 5.0
 
+# The last quarter of all connections is kept for addresses that have fewer than this: so no few
+# addresses can take all of them.
+FEW_SESSIONS_COUNT: Final = 16
+
 LISTEN_BACKLOG_COUNT: Final = 1_024
 
 # Without a leader for so long, sessions are closed (DESIGN section 7).

@@ -27,6 +27,7 @@ from qm.model.queries.view import View
 from qm.model.state.bindings import Bindings
 from qm.model.state.ledger import Ledger
 from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.principals import Principals
 from qm.model.state.registry import Registry
 from qm.model.state.tables import State
 from qm.model.values.commands import DECLARATIONS, Command, CommandBatch, Declaration, Request
@@ -77,9 +78,10 @@ class Machine:
             *(ledger, registry, duplicates, bindings),
             *(enqueue, endings, acknowledgements, reports),
         )
-        administration = Administration(ledger, registry, outgoing)
-        purging = Purging(ledger, registry, endings)
-        clients = Clients(ledger, enqueue)
+        principals = Principals(ledger)
+        administration = Administration(ledger, registry, outgoing, principals)
+        purging = Purging(ledger, registry, endings, principals)
+        clients = Clients(ledger, enqueue, principals)
         opens = Opens(ledger, registry, clients, outgoing, administration)
         transactions = Transactions(ledger, clients, endings, moving, outgoing)
         reads = Reads(ledger, clients, opens, transactions, endings, moving)

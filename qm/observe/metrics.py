@@ -168,6 +168,11 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric(
         "quorate_api_seconds", _HISTOGRAM, "Duration of gRPC calls", ("method",), SECONDS_BUCKETS,
     ),
+    Metric(
+        "quorate_quota_refused_total", _COUNTER,
+        "Calls refused because their principal has too much: sessions, queues or waits", ("quota",),
+        values=("sessions", "queues", "waits"),
+    ),
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
     Metric("quorate_client_sessions", _GAUGE, "Client sessions, open or remembered for repeats"),
 )  # fmt: skip

@@ -81,3 +81,7 @@ OWNER_RIGHTS: Final[Sid] = sid_from_text("S-1-3-4")
 ANONYMOUS: Final[Sid] = sid_from_text("S-1-5-7")
 AUTHENTICATED_USERS: Final[Sid] = sid_from_text("S-1-5-11")
 LOCAL_SYSTEM: Final[Sid] = sid_from_text("S-1-5-18")
+
+
+ADMINISTRATORS: Final[Sid] = sid_from_text("S-1-5-32-544")
+"""BUILTIN\\Administrators: every admin is a member."""

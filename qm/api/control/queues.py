@@ -20,7 +20,7 @@ from qm.api.convert.names import queue_id_of
 from qm.api.convert.outcomes import number_of
 from qm.api.convert.values import encode_values, shown_value
 from qm.api.gate.calls import Context, caller
-from qm.api.gate.errors import InvalidArgument, MsmqError, NotPermitted, check
+from qm.api.gate.errors import InvalidArgument, MsmqError, NotPermitted, QuotaReached, check
 from qm.api.gate.identity import Principal, Role
 from qm.api.gate.pages import number_after, page_size, token_of
 from qm.api.propose.control_once import UNNUMBERED, Decider, made_identifier
@@ -54,6 +54,7 @@ from qm.model.values.commands import (
     SetQueueManager,
 )
 from qm.model.values.elements import QueueKind
+from qm.model.values.limits import QUEUES_PER_PRINCIPAL_MAX, QUOTA_QUEUES
 from qm.model.values.records import Queue, QueueManager
 from qm.names.errors import QueueNameError
 from qm.names.path_name import parse_path_name
@@ -162,6 +163,12 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         outcome = await self._decider.once(request, lambda: command)
         if outcome.status == ErrorCode.MQ_ERROR_QUEUE_EXISTS and request.if_not_exists:
             return self._existing(request.path_name, attributes)
+        if outcome.value == QUOTA_QUEUES:
+            raise QuotaReached(
+                QUOTA_QUEUES,
+                f"{who.name!r} has created {QUEUES_PER_PRINCIPAL_MAX} queues: delete some, or have"
+                " an admin create more",
+            )
         check(outcome.status)
         return self._shown_queue(self._id_at(request.path_name))
 

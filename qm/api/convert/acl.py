@@ -13,7 +13,6 @@ import msgspec
 
 from qm.api.gate.errors import InvalidArgument
 from qm.api.gate.identity import (
-    ADMINISTRATORS,
     OPERATORS,
     PRINCIPAL_MAX_CHARS,
     Principal,
@@ -33,7 +32,15 @@ from qm.security.descriptor import (
     parse_descriptor,
     write_descriptor,
 )
-from qm.security.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid, sid_from_text, sid_text
+from qm.security.sid import (
+    ADMINISTRATORS,
+    ANONYMOUS,
+    AUTHENTICATED_USERS,
+    EVERYONE,
+    Sid,
+    sid_from_text,
+    sid_text,
+)
 from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.errors import ValueOutOfRange
 

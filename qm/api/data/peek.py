@@ -59,7 +59,12 @@ class Peeking:
             raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is open for sending only")
         await self._cluster.read_barrier()
         reader = Reader(
-            request.client_id, request.handle, 0, is_destructive=False, cursor=request.cursor
+            request.client_id,
+            request.handle,
+            0,
+            principal=who.name,
+            is_destructive=False,
+            cursor=request.cursor,
         )
         if request.cursor:
             found = self._handles.cursor(request.client_id, request.cursor)

@@ -92,7 +92,7 @@ class Receiving:
         if request.timeout_ms == 0 or selector.kind not in _WAITING_KINDS:
             results = await self._at_once(run)
         else:
-            results = await self._waiting(run, request.timeout_ms, request.cursor)
+            results = await self._waiting(run, request.timeout_ms, request.cursor, who)
         if cursor is not None:
             _advance(cursor, results)
         return await self._reply(results, count, request.view)
@@ -108,11 +108,16 @@ class Receiving:
         return _answered(closed)
 
     async def _waiting(
-        self, run: ReceiveRun, timeout_ms: int, cursor: int
+        self, run: ReceiveRun, timeout_ms: int, cursor: int, who: Principal
     ) -> Sequence[RequestResult]:
         until = None if timeout_ms == TIMEOUT_INFINITE_MS else monotonic() + timeout_ms / 1000
         reader = Reader(
-            run.client_id, run.handle, run.first_request, is_destructive=True, cursor=cursor
+            run.client_id,
+            run.handle,
+            run.first_request,
+            principal=who.name,
+            is_destructive=True,
+            cursor=cursor,
         )
         self._waits.join(run.queue_id, reader)
         try:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from qm.api.convert.outcomes import numbers_of
 from qm.api.gate.calls import session_epoch
-from qm.api.gate.errors import ClientFenced, InvalidArgument, MsmqError, check
+from qm.api.gate.errors import ClientFenced, InvalidArgument, MsmqError, QuotaReached, check
 from qm.api.gate.identity import Principal
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster, OutcomeUnknown, Unavailable
@@ -27,6 +27,7 @@ from qm.model.clients.clients import (
 )
 from qm.model.queries import ClientInfo, get_client, get_client_holder
 from qm.model.values.commands import CloseClient, Confirm, OpenClient, RenewClients, Request
+from qm.model.values.limits import CLIENTS_FEW_COUNT, CLIENTS_SHARED_MAX, QUOTA_SESSIONS
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 
@@ -70,6 +71,12 @@ class Sessions:
             request.main_session_epoch,
         )
         (outcome,) = await self._proposer.repeat(command)
+        if outcome.value == QUOTA_SESSIONS:
+            raise QuotaReached(
+                QUOTA_SESSIONS,
+                f"{CLIENTS_SHARED_MAX} sessions are open or remembered, and the rest is kept for"
+                f" principals with fewer than {CLIENTS_FEW_COUNT}: open fewer, or use ids again",
+            )
         check(outcome.status)
         epoch, confirmed_upto, highest_number, *session_epoch = numbers_of(outcome)
         if self._cluster.view.ledger.manager is None:

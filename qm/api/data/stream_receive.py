@@ -49,7 +49,7 @@ class _Flight(NamedTuple):
 class _Stream:
     """What a client has requested of one stream so far."""
 
-    def __init__(self, opened: data_pb2.StreamOpen, queue_id: int) -> None:
+    def __init__(self, opened: data_pb2.StreamOpen, queue_id: int, who: Principal) -> None:
         self.client_id = opened.client_id
         self.session_epoch = session_epoch()
         self.handle = opened.handle
@@ -69,7 +69,14 @@ class _Stream:
         self.fault: Exception | None = None
         """The error in a frame."""
         self.news = asyncio.Event()
-        self.reader = Reader(self.client_id, self.handle, 0, is_destructive=True, news=self.news)
+        self.reader = Reader(
+            self.client_id,
+            self.handle,
+            0,
+            principal=who.name,
+            is_destructive=True,
+            news=self.news,
+        )
 
     def run(self) -> ReceiveRun:
         """Return a command that uses the next credit."""
@@ -123,7 +130,7 @@ class Streaming:
             raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is not open for receiving")
         # From here on this node knows which of the client's numbers have results.
         await self._cluster.read_barrier()
-        stream = _Stream(opened, handle.queue_id)
+        stream = _Stream(opened, handle.queue_id, who)
         self._waits.join(stream.queue_id, stream.reader)
         listening = asyncio.ensure_future(self._listen(stream, frames))
         try:

@@ -8,13 +8,14 @@ reader was faster, keeps its place and is called again by the next arrival.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from time import monotonic
 from typing import Final
 
 from typing_extensions import override
 
-from qm.api.gate.errors import LimitReached
+from qm.api.gate.errors import LimitReached, QuotaReached
 from qm.cluster.cluster import Cluster, ClusterListener, Leadership, Unavailable
 from qm.model.clients.clients import client_key
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 WAITING_READERS_MAX: Final = 16_384
 """On one node, streams included."""
+WAITING_READERS_PER_PRINCIPAL_MAX: Final = 8_192
+"""Of all clients of one principal."""
 SWEEP_EVERY_S: Final = 1.0
 """Period at which waits check for an end not reported to this node: the number was answered
 through another node, or the client, handle or queue is gone."""
@@ -48,6 +51,7 @@ class Reader:
         "is_closed",
         "is_destructive",
         "number",
+        "principal",
         "wanted",
     )
 
@@ -57,11 +61,13 @@ class Reader:
         handle: int,
         number: int,
         *,
+        principal: str,
         is_destructive: bool,
         cursor: int = 0,
         news: asyncio.Event | None = None,
     ) -> None:
         """`number`: of its first request, 0 for a peek. `cursor`: 0 for a read without one.
+        `principal`: whose client it is.
 
         `news` is set by every call.
         """
@@ -69,6 +75,7 @@ class Reader:
         self.handle = handle
         self.number = number
         self.cursor = cursor
+        self.principal = principal
         self.is_destructive = is_destructive
         self.is_closed = False
         """Its handle or cursor was closed, or this node is stopping."""
@@ -122,7 +129,8 @@ class Waits(ClusterListener):
         self._gauge = metrics.gauge("quorate_waiting_readers")
         self._lines: dict[int, _Line] = {}
         self._count = 0
-        self._by_client: dict[str, int] = {}
+        self._by_client: Counter[str] = Counter()
+        self._by_principal: Counter[str] = Counter()
         self._sweeping: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._stop_listening = cluster.listen(self)
@@ -130,18 +138,25 @@ class Waits(ClusterListener):
     # Readers -----------------------------------------------------------------------------
 
     def join(self, queue_id: int, reader: Reader) -> None:
-        """Put a reader at the end of its queue's line. Raises LimitReached."""
-        held = self._by_client.get(reader.client_id, 0)
+        """Put a reader at the end of its queue's line. Raises LimitReached, QuotaReached."""
+        held = self._by_client[reader.client_id]
         if self._count >= WAITING_READERS_MAX or held >= WAITING_READERS_PER_CLIENT_MAX:
             raise LimitReached(
                 f"{self._count} reads wait at this node and {held} of this client;"
                 f" {WAITING_READERS_MAX} and {WAITING_READERS_PER_CLIENT_MAX} are allowed: ask"
                 " another node, or wait with fewer"
             )
+        if self._by_principal[reader.principal] >= WAITING_READERS_PER_PRINCIPAL_MAX:
+            raise QuotaReached(
+                "waits",
+                f"{WAITING_READERS_PER_PRINCIPAL_MAX} reads and streams of {reader.principal!r}"
+                " wait at this node: ask another node, or wait with fewer",
+            )
         self._lines.setdefault(queue_id, {})[reader] = None
         reader.is_closed = self._is_stopped
         self._count += 1
-        self._by_client[reader.client_id] = held + 1
+        self._by_client[reader.client_id] += 1
+        self._by_principal[reader.principal] += 1
         self._gauge.set(self._count)
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self._sweep())
@@ -152,11 +167,13 @@ class Waits(ClusterListener):
         del line[reader]
         self._count -= 1
         self._gauge.set(self._count)
-        left = self._by_client[reader.client_id] - 1
-        if left:
-            self._by_client[reader.client_id] = left
-        else:
-            del self._by_client[reader.client_id]
+        for counts, key in (
+            (self._by_client, reader.client_id),
+            (self._by_principal, reader.principal),
+        ):
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
         if not line:
             del self._lines[queue_id]
         elif reader.is_called:

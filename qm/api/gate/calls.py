@@ -26,6 +26,7 @@ from qm.api.gate.errors import (
     InvalidArgument,
     NotAuthenticated,
     NotPermitted,
+    QuotaReached,
     TryAgain,
     internal_status,
 )
@@ -123,6 +124,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """`revocations` None: there are no certificates, and every caller is an admin."""
         self._calls = metrics.counter("quorate_api_calls_total")
         self._seconds = metrics.histogram("quorate_api_seconds")
+        self._quotas = metrics.counter("quorate_quota_refused_total")
         self._events = events
         self._revocations = revocations
         self._log = LimitedLog(logger, monotonic)
@@ -277,6 +279,9 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         elif isinstance(error, BodyDamaged):
             self._log.warning("body_damaged", str(error), method=method)
             error = Damaged(str(error))
+        elif isinstance(error, QuotaReached):
+            self._quotas.labels(error.quota).inc()
+            self._log.warning(f"quota_{error.quota}", str(error), method=method)
         elif isinstance(error, NotAuthenticated | NotPermitted):
             self._log.warning(error.code.name.lower(), str(error), method=method)
         if isinstance(error, ApiError):

@@ -142,6 +142,15 @@ class LimitReached(ApiError):
     code = _Code.RESOURCE_EXHAUSTED
 
 
+class QuotaReached(LimitReached):
+    """A limit of the caller's principal is reached; others may go on."""
+
+    def __init__(self, quota: str, text: str) -> None:
+        """`quota`: value of the metric `quorate_quota_refused_total`."""
+        super().__init__(text)
+        self.quota = quota
+
+
 class Damaged(ApiError):
     """This node's disk does not hold what was stored."""
 

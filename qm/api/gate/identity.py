@@ -13,13 +13,11 @@ from typing import Final
 
 import msgspec
 
-from qm.security.sid import Sid, sid_from_text
+from qm.security.sid import ADMINISTRATORS, Sid, sid_from_text
 
 ROLE_URI_PREFIX: Final = "quorate:role/"
 PRINCIPAL_MAX_CHARS: Final = 64
 """ub-common-name of X.520."""
-ADMINISTRATORS: Final[Sid] = sid_from_text("S-1-5-32-544")
-"""BUILTIN\\Administrators: every admin is a member."""
 OPERATORS: Final[Sid] = sid_from_text("S-1-5-32-549")
 """BUILTIN\\Server Operators: every operator is a member."""
 _COMMON_NAME: Final = "x509_common_name"

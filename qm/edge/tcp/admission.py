@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final, TypeVar
 
+from qm.edge.limits import FEW_SESSIONS_COUNT
 from qm.edge.settings import EdgeSettings
 from qm.wire.guid import Guid
 
 TOO_MANY: Final = "sessions_max"
 TOO_MANY_OF_ADDRESS: Final = "sessions_per_address_max"
+KEPT_FOR_OTHERS: Final = "sessions_kept"
+"""The last quarter is for addresses with few connections."""
 
 _HOST_PREFIX_BITS: Final = 64
 
@@ -31,11 +34,13 @@ class Admission:
 
     def refusal(self, address: str) -> str | None:
         """Return the limit that forbids another connection from an address, or None."""
-        if self._connections >= self._settings.sessions_max:
+        settings, own = self._settings, self._by_address.get(_place(address), 0)
+        if self._connections >= settings.sessions_max:
             return TOO_MANY
-        if self._by_address.get(_place(address), 0) >= self._settings.sessions_per_address_max:
+        if own >= settings.sessions_per_address_max:
             return TOO_MANY_OF_ADDRESS
-        return None
+        is_scarce = self._connections >= settings.sessions_max * 3 // 4
+        return KEPT_FOR_OTHERS if is_scarce and own >= FEW_SESSIONS_COUNT else None
 
     def enter(self, address: str) -> None:
         """A connection was accepted."""

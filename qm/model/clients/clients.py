@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from qm.model.clients.control_requests import ControlResults
 from qm.model.messages.enqueue import Enqueue, NewMessage
 from qm.model.state.ledger import Ledger
+from qm.model.state.principals import Principals
 from qm.model.state.tables import State, Table
 from qm.model.values.commands import (
     CancelRequests,
@@ -26,10 +27,14 @@ from qm.model.values.commands import (
 from qm.model.values.effects import EffectKind, Outcome
 from qm.model.values.limits import (
     ALARM_JOURNAL_DROPPED,
+    CLIENTS_FEW_COUNT,
     CLIENTS_MAX,
+    CLIENTS_SHARED_MAX,
     POSITIONS_PER_ENTRY_MAX,
+    QUOTA_SESSIONS,
     UNCONFIRMED_PER_CLIENT_MAX_BYTES,
     UNCONFIRMED_RESULTS_PER_CLIENT_MAX,
+    VERSION_OF_BINDINGS,
     VERSION_OF_REFUSALS,
 )
 from qm.model.values.records import Client, ClientHolder
@@ -92,8 +97,9 @@ def request_result(state: State, client_id: str, number: int) -> RequestResult |
 class Clients:
     """Sessions and results."""
 
-    def __init__(self, ledger: Ledger, enqueue: Enqueue) -> None:
+    def __init__(self, ledger: Ledger, enqueue: Enqueue, principals: Principals) -> None:
         self._ledger = ledger
+        self._principals = principals
         self._control_results = ControlResults(ledger)
         self._enqueue = enqueue
         self._in_hand: dict[str, Client] = {}
@@ -118,10 +124,13 @@ class Clients:
         if client is None:
             if ledger.counters.client_count >= CLIENTS_MAX:
                 return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+            if self._is_greedy(command.principal):
+                return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, value=QUOTA_SESSIONS)
             ledger.counters.client_count += 1
             client = Client(command.principal, 0, 0)
         elif client.principal != command.principal:
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        self._principals.add_client(client_key(command.client_id), command.principal)
         self._delete_lease(command.client_id, client)
         client.is_open = True
         client.epoch = ledger.counters.epoch
@@ -130,6 +139,16 @@ class Clients:
         if ledger.behaviour < VERSION_OF_REFUSALS:
             return Outcome(MQ_OK, value=numbers)
         return Outcome(MQ_OK, value=(*numbers, self._hold(command)))
+
+    def _is_greedy(self, principal: str) -> bool:
+        """Whether what is left of all sessions is kept for principals that have fewer."""
+        ledger = self._ledger
+        if ledger.behaviour < VERSION_OF_BINDINGS:
+            return False
+        is_scarce = ledger.counters.client_count >= CLIENTS_SHARED_MAX
+        return is_scarce and (
+            self._principals.use(principal.encode()).client_count >= CLIENTS_FEW_COUNT
+        )
 
     def _hold(self, command: OpenClient) -> int:
         """Return the epoch of the opener's session; it is higher if the session was taken over."""
@@ -243,6 +262,7 @@ class Clients:
         self._delete_lease(client_id, client)
         self._ledger.state.delete(Table.CLIENT, prefix)
         self._ledger.state.delete(Table.OPEN, holder_key(client_id))
+        self._principals.remove_client(prefix)
         self._holders.pop(client_id, None)
         self._in_hand.pop(client_id, None)
         self._dirty.pop(client_id, None)

@@ -9,6 +9,7 @@ from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUM
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import META_CHAIN, Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.principals import Principals
 from qm.model.state.registry import PRIVATE_QUEUE_NUMBER_FIRST, NameIndex, Registry, folded
 from qm.model.state.tables import Table
 from qm.model.values.attributes import QUEUE_ATTRIBUTES, QUEUE_MANAGER_ATTRIBUTES, decode_attributes
@@ -30,7 +31,10 @@ from qm.model.values.limits import (
     APPLY_VERSION,
     ORDER_ACK_ORDINALS,
     QUEUES_MAX,
+    QUEUES_PER_PRINCIPAL_MAX,
+    QUOTA_QUEUES,
     SUBQUEUES_PER_QUEUE_MAX,
+    VERSION_OF_BINDINGS,
     VERSION_OF_QUEUE_RIGHTS,
     VERSION_OF_REFUSALS,
 )
@@ -40,6 +44,7 @@ from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.path_name import PathKind, PathName, parse_path_name, path_name_text
 from qm.security.descriptor import parse_descriptor
+from qm.security.sid import ADMINISTRATORS
 from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 from qm.wire.errors import ProtocolError
@@ -53,10 +58,17 @@ _QUEUE_RIGHTS: Final = int(QueueAccess.QUEUE_GENERIC_ALL)
 class Administration:
     """Applies commands on the queue manager and the attributes of queues."""
 
-    def __init__(self, ledger: Ledger, registry: Registry, outgoing: OutgoingQueues) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        outgoing: OutgoingQueues,
+        principals: Principals,
+    ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._outgoing = outgoing
+        self._principals = principals
 
     # The queue manager -------------------------------------------------------------------
 
@@ -200,6 +212,8 @@ class Administration:
         refusal = self._refusal_to_create(manager, name, command)
         if refusal:
             return Outcome(refusal)
+        if self._is_greedy(command.sender_sids):
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, value=QUOTA_QUEUES)
         values, refusal = decode_attributes(QUEUE_ATTRIBUTES, command.attributes, is_change=False)
         if refusal:
             return Outcome(refusal)
@@ -207,6 +221,7 @@ class Administration:
         if not _is_descriptor(security) or not self._names_queue_rights(security):
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR)
         queue = self._create(manager, name, command, values, security)
+        self._principals.add_queue(queue.queue_id, next(iter(command.sender_sids), b""))
         return Outcome(MQ_OK, value=queue.queue_id)
 
     def _refusal_to_create(
@@ -229,6 +244,14 @@ class Administration:
         if self._ledger.counters.queue_count + 2 > QUEUES_MAX:
             return ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
         return MQ_OK
+
+    def _is_greedy(self, sender_sids: tuple[bytes, ...]) -> bool:
+        """Whether a principal, whose SID is the first, created too many queues already."""
+        if self._ledger.behaviour < VERSION_OF_BINDINGS or not sender_sids:
+            return False
+        if ADMINISTRATORS in sender_sids:
+            return False
+        return self._principals.use(sender_sids[0]).queue_count >= QUEUES_PER_PRINCIPAL_MAX
 
     def _create(
         self,

@@ -5,6 +5,7 @@ from typing import Final
 from qm.model.messages.endings import Endings
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
+from qm.model.state.principals import Principals
 from qm.model.state.registry import Registry
 from qm.model.state.tables import Table
 from qm.model.values.commands import DeleteQueue, PurgeQueue, PurgeStep
@@ -25,10 +26,13 @@ _DEADLETTER_KINDS: Final = (QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLE
 class Purging:
     """Applies PurgeQueue, DeleteQueue and PurgeStep."""
 
-    def __init__(self, ledger: Ledger, registry: Registry, endings: Endings) -> None:
+    def __init__(
+        self, ledger: Ledger, registry: Registry, endings: Endings, principals: Principals
+    ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._endings = endings
+        self._principals = principals
 
     def apply_purge_queue(self, command: PurgeQueue) -> Outcome:
         """Hide what is in the queue now; return the number of positions."""
@@ -157,4 +161,5 @@ class Purging:
         if not purge.is_deletion:
             return
         ledger.remove_queue(queue)
+        self._principals.remove_queue(queue.record.queue_id)
         ledger.counters.queue_count -= 1

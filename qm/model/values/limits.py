@@ -61,6 +61,16 @@ CURSORS_PER_CLIENT_MAX: Final = 1_024
 WAITING_READERS_PER_CLIENT_MAX: Final = 4_096
 OPEN_QUEUES_PER_CLIENT_MAX: Final = 1_024
 CLIENTS_MAX: Final = 65_536
+CLIENTS_SHARED_MAX: Final = CLIENTS_MAX * 3 // 4
+"""Beyond it, sessions are for principals that have fewer than CLIENTS_FEW_COUNT."""
+CLIENTS_FEW_COUNT: Final = 256
+QUEUES_PER_PRINCIPAL_MAX: Final = 12_500
+"""Queues that one principal created, other than an admin: with their journals a quarter of
+QUEUES_MAX."""
+QUOTA_SESSIONS: Final = "sessions"
+"""Value of a refused OpenClient: its principal has too many sessions."""
+QUOTA_QUEUES: Final = "queues"
+"""Value of a refused CreateQueue: its principal created too many."""
 TRANSACTIONS_PER_CLIENT_MAX: Final = 256
 CONTROL_RESULTS_MAX: Final = 8_192
 """Results of control requests that are kept: enough for repeats, not all."""

@@ -359,6 +359,15 @@ class Client(Record):
     is_open: bool = True
 
 
+class PrincipalUse(Record):
+    """Counts of what belongs to one principal."""
+
+    client_count: int = 0
+    """Its sessions, open or remembered."""
+    queue_count: int = 0
+    """Queues that it created."""
+
+
 class ClientHolder(Record):
     """Who opened a client's session last; a row of its own, since clients' rows are older."""
 

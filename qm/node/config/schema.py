@@ -52,7 +52,8 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     source_address: str = ""
     """Local address of outgoing sessions, such as a virtual IP; empty = the system's choice."""
     sessions_max: Positive = 4000
-    """Sessions open at this node at a time; a further connection is closed."""
+    """Sessions open at this node at a time; a further connection is closed. The last quarter is
+    kept for addresses that have fewer than 16."""
     sessions_per_address_max: Positive = 2500
     """Sessions from one address, counted before and after the handshake."""
     sessions_per_queue_manager_max: Positive = 2500

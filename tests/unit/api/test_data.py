@@ -8,6 +8,10 @@ import grpc
 import pytest
 
 from qm.api.data import handles, waits
+from qm.api.gate.identity import Role
+from qm.model.clients import clients
+from qm.model.management import administration
+from qm.model.values.limits import APPLY_VERSION
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until
@@ -685,5 +689,47 @@ def test_a_lease_lives_as_long_as_its_client_waits() -> None:
             assert reply.status == ErrorCode.MQ_ERROR_IO_TIMEOUT
             await client.send(ORDERS, b"still there")
             assert bodies(await client.receive(queue)) == [b"still there"]
+
+    run(scenario())
+
+
+def test_one_principal_cannot_take_what_others_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "WAITING_READERS_PER_PRINCIPAL_MAX", 1)
+    monkeypatch.setattr(administration, "QUEUES_PER_PRINCIPAL_MAX", 1)
+    monkeypatch.setattr(clients, "CLIENTS_FEW_COUNT", 2)
+    exhausted = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    async def scenario() -> None:
+        async with world(is_secure=True) as made:
+            leader = await made.leader()
+            view = leader.node.cluster.view
+            await until(lambda: view.counters().apply_version == APPLY_VERSION)
+            async with (
+                made.client(leader, "a1", name="alice", role=Role.CLIENT) as first,
+                made.client(leader, "a2", name="alice", role=Role.CLIENT) as second,
+                made.client(leader, "b1", name="bob", role=Role.CLIENT) as bob,
+            ):
+                await create(first)
+                with refused(exhausted):
+                    await create(second, PATH + "2")
+                await create(bob, PATH + "3")
+                mine, more = await first.open(ORDERS), await second.open(ORDERS)
+                bobs = await bob.open(ORDERS.replace("orders", "orders3"))
+                waiting = [asyncio.create_task(first.receive(mine, timeout_ms=60_000))]
+                await until(lambda: leader.waiting_readers == 1)
+                with refused(exhausted):
+                    await second.receive(more, timeout_ms=60_000)
+                waiting.append(asyncio.create_task(bob.receive(bobs, timeout_ms=60_000)))
+                await until(lambda: leader.waiting_readers == 2)
+                monkeypatch.setattr(clients, "CLIENTS_SHARED_MAX", 3)
+                with refused(exhausted):
+                    await Client(first.channel, "a3").open_session()
+                await Client(bob.channel, "b2").open_session()
+                for task in waiting:
+                    task.cancel()
+                await asyncio.gather(*waiting, return_exceptions=True)
+                counter = leader.metrics.counter("quorate_quota_refused_total")
+                for quota in ("sessions", "queues", "waits"):
+                    assert counter.labels(quota)._value.get() == 1, quota
 
     run(scenario())

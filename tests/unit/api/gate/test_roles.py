@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 
 from qm.api.gate.events import EventLog
 from qm.api.gate.identity import (
-    ADMINISTRATORS,
     Role,
     Unauthenticated,
     authenticate,
@@ -25,7 +24,7 @@ from qm.api.server import ApiConfig, ApiServer, is_loopback
 from qm.node.membership.birth import protection
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2
-from qm.security.sid import sid_text
+from qm.security.sid import ADMINISTRATORS, sid_text
 from tests.cluster.harness import run
 from tests.unit.api.test_control import Operator
 from tests.unit.api.test_data import ORDERS, PATH, create

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qm.edge.limits import FEW_SESSIONS_COUNT
 from qm.edge.settings import EdgeSettings
 from qm.edge.tcp.admission import Admission
 
@@ -39,6 +40,20 @@ def test_all_together_are_limited_too() -> None:
     for number in range(3):
         counts.enter(f"10.0.0.{number}")
     assert counts.refusal("10.0.0.9") == "sessions_max"
+
+
+def test_a_few_addresses_cannot_take_all() -> None:
+    counts = admission(sessions_max=200, sessions_per_address_max=140)
+    for address in ("10.0.0.1", "10.0.0.2"):
+        while counts.refusal(address) is None:
+            counts.enter(address)
+    assert counts.refusal("10.0.0.1") == "sessions_per_address_max"
+    assert counts.refusal("10.0.0.2") == "sessions_kept"
+    for _ in range(FEW_SESSIONS_COUNT):
+        assert counts.refusal("10.0.0.3") is None
+        counts.enter("10.0.0.3")
+    assert counts.refusal("10.0.0.3") == "sessions_kept"
+    assert counts.refusal("10.0.0.4") is None
 
 
 def test_a_queue_manager_is_counted_once_its_session_is_open() -> None:
