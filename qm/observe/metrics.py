@@ -77,6 +77,11 @@ TABLE: Final[tuple[Metric, ...]] = (
     ),
     Metric("quorate_late_packets_total", _COUNTER, "Order and final acks sent late", ("result",)),
     Metric("quorate_pings_total", _COUNTER, "UDP pings", ("result",)),
+    Metric(
+        "quorate_peer_quota_ratio", _GAUGE,
+        "Share used of what is remembered of queue managers: of all, and of the fullest address",
+        ("quota",),
+    ),
     # Outgoing queues, at the leader
     Metric("quorate_outgoing_connects_total", _COUNTER, "Connections to peers", ("result",)),
     Metric("quorate_outgoing_messages_total", _COUNTER, "Messages sent to peers", ("result",)),

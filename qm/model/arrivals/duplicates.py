@@ -59,7 +59,8 @@ STREAM_NAME: Final = b"\x02"
 """Precedes the stream id in the key of the row that names a stream."""
 NAME_END: Final = b"\xff"
 """Follows a source's GUID above all names, which begin with their type."""
-_ADDRESS: Final = b"\x03"
+ADDRESS_PREFIX: Final = b"\x03"
+"""Precedes an address in the key of its AddressUse record."""
 _STREAM_ADDRESS: Final = b"\x04"
 SOURCE_ADDRESS: Final = b"\x05"
 """Precedes a source's GUID in the key of the row that says at which address it is counted."""
@@ -184,7 +185,7 @@ class Duplicates:
             self._buckets[stream.stream_id, key[1]] = self._buckets.pop(key)
 
     def _use_at(self, address: bytes) -> AddressUse:
-        key = _ADDRESS + address
+        key = ADDRESS_PREFIX + address
         return self._ledger.record(Table.STREAM, key, AddressUse) or AddressUse()
 
     def _has_room(self, source_guid: bytes, address: str) -> bool:
@@ -199,9 +200,9 @@ class Duplicates:
         use.source_count += sources
         use.stream_count += streams
         if use.source_count or use.stream_count:
-            self._ledger.put_record(Table.STREAM, _ADDRESS + address, use)
+            self._ledger.put_record(Table.STREAM, ADDRESS_PREFIX + address, use)
         else:
-            self._ledger.state.delete(Table.STREAM, _ADDRESS + address)
+            self._ledger.state.delete(Table.STREAM, ADDRESS_PREFIX + address)
 
     def _discharge(self, prefix_and_key: bytes, sources: int, streams: int) -> None:
         """Count one fewer at its address; those older than VERSION_OF_REFUSALS are not counted."""

@@ -43,9 +43,11 @@ from qm.model.queries.outgoing import (
 )
 from qm.model.queries.paths import QueuePath, get_queue_path
 from qm.model.queries.peers import (
+    AddressUseInfo,
     PeerInfo,
     binding_policy,
     get_peer,
+    list_address_uses,
     list_peers,
     peer_sequences,
 )
@@ -74,6 +76,7 @@ from qm.model.queries.view import PAGE_ITEMS_MAX, SCANNED_ROWS_MAX, Page, View
 __all__ = [
     "PAGE_ITEMS_MAX",
     "SCANNED_ROWS_MAX",
+    "AddressUseInfo",
     "ClassCounts",
     "ClientInfo",
     "DirectoryAnswer",
@@ -111,6 +114,7 @@ __all__ = [
     "get_transaction",
     "is_due",
     "last_key",
+    "list_address_uses",
     "list_clients",
     "list_incoming_sequences",
     "list_opens",

@@ -4,13 +4,13 @@ from ipaddress import ip_network
 
 import msgspec
 
-from qm.model.arrivals.duplicates import SOURCE_ADDRESS, SOURCE_PREFIX
+from qm.model.arrivals.duplicates import ADDRESS_PREFIX, SOURCE_ADDRESS, SOURCE_PREFIX
 from qm.model.queries.incoming import IncomingSequence, sequences_of
 from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.state.bindings import BINDING, META_BINDINGS
 from qm.model.state.tables import Table
 from qm.model.values.elements import BindingMode
-from qm.model.values.records import Binding, BindingPolicy, Source, decode
+from qm.model.values.records import AddressUse, Binding, BindingPolicy, Source, decode
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 
 _SOURCES_END = bytes((SOURCE_PREFIX[0] + 1,))
@@ -33,6 +33,28 @@ class PeerInfo(msgspec.Struct, frozen=True):
     stream_count: int
     """Destination names that it sent to."""
     history_row_count: int
+
+
+class AddressUseInfo(msgspec.Struct, frozen=True):
+    """What is remembered because of sessions from one address."""
+
+    address: str
+    source_count: int
+    stream_count: int
+
+
+def list_address_uses(
+    view: View, *, after: str = "", limit: int = 100
+) -> Page[AddressUseInfo, str]:
+    """Return addresses in order, and what counts there."""
+    low = ADDRESS_PREFIX + after.encode() + (b"\0" if after else b"")
+    end = bytes((ADDRESS_PREFIX[0] + 1,))
+    rows, has_more = view.rows_after(Table.STREAM, low, end, page_size(limit))
+    items = []
+    for key, row in rows:
+        use = decode(AddressUse, row)
+        items.append(AddressUseInfo(key[1:].decode(), use.source_count, use.stream_count))
+    return Page(items, items[-1].address if has_more else None)
 
 
 def binding_policy(view: View) -> BindingPolicy | None:

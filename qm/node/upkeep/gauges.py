@@ -15,6 +15,7 @@ from qm.cluster.cluster import ClusterListener, Leadership, Unavailable
 from qm.model.queries import QueueInfo, View, list_queues, queue_statistics
 from qm.model.values.elements import QueueKind
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore
+from qm.node.upkeep.peer_quotas import PeerQuotas
 from qm.node.upkeep.totals import ConsensusTotals
 from qm.observe.metrics import Metrics
 from raft.founding import LOG_DIRECTORY
@@ -48,6 +49,7 @@ class Gauges(ClusterListener):
         self._replicated = replicated
         self._metrics = metrics
         self._totals = ConsensusTotals(metrics)
+        self._peer_quotas = PeerQuotas(metrics)
         self._term = 0
 
     @override
@@ -73,6 +75,7 @@ class Gauges(ClusterListener):
             view = self._replicated.view
             self._queues(view, queues)
             self._metrics.gauge("quorate_client_sessions").set(view.counters().client_count)
+            self._peer_quotas.refresh(view)
         except Unavailable:
             return  # a snapshot is being installed: the next scrape sees it
 
