@@ -137,7 +137,7 @@ class Delivery:
         is_known = any(known == guid for known, _ in peers)
         if is_known and self._bindings.is_at(guid, address):
             return False
-        self._bindings.suspect(ALARM_PEER_ELSEWHERE, guid, address, peers[0][1])
+        self._ledger.suspect(ALARM_PEER_ELSEWHERE, guid, address, peers[0][1])
         return True
 
     def apply_transfer_acked(self, command: TransferAcked) -> Outcome:

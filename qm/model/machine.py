@@ -106,6 +106,7 @@ class Machine:
         self._ledger: Final = ledger
         self._registry: Final = registry
         self._bindings: Final = bindings
+        self._outgoing: Final = outgoing
         self._duplicates: Final = duplicates
         self._arrivals: Final = arrivals
         self._clients: Final = clients
@@ -162,5 +163,6 @@ class Machine:
         self._ledger.forget()
         self._registry.forget()
         self._bindings.forget()
+        self._outgoing.forget()
         self._duplicates.forget()
         self._clients.forget()

@@ -48,8 +48,8 @@ SECONDS_BUCKETS: Final = (
 ALARMS: Final = (
     "archive_lag", "descriptors_short", "disk_exhausted", "disk_full", "disk_refusing", "disk_room",
     "disk_short", "diverged", "history_evicted", "id_reused", "journal_copy_dropped",
-    "peer_elsewhere", "peer_moved", "retired", "sequence_ahead", "snapshot_bad", "stream_limit",
-    "stuck",
+    "naming_limit", "peer_elsewhere", "peer_moved", "retired", "sequence_ahead", "snapshot_bad",
+    "stream_limit", "stuck",
     "apply_lags", "peer_rolled_back", "rolled_back",
 )  # fmt: skip
 """Conditions that an operator has to act on; docs/runbook.md says what to do."""

@@ -15,9 +15,9 @@ CONNECTIONS_MAX: Final = 512
 TENURE_S: Final = 10.0
 """After that a busy one gives way too, so that every destination is served in turn."""
 CONNECTING_MAX: Final = 64
-"""Connection attempts of outgoing queues in progress at a time."""
-CONNECTING_ACKS_MAX: Final = 32
-"""The same for acknowledgements owed to peers, whose destinations are named by peers."""
+"""Connection attempts for applications' destinations in progress at a time."""
+CONNECTING_NAMED_MAX: Final = 32
+"""The same for destinations that peers named: of acknowledgements of every kind."""
 HANDSHAKE_PATIENCE_S: Final = 1.0
 """For a peer that was reached to open its session, while others need the connection."""
 BACKOFF_AFTER_COUNT: Final = 3

@@ -23,6 +23,7 @@ from qm.edge.outgoing.packets import Addressing
 from qm.edge.outgoing.packing import Packed, Packer
 from qm.edge.outgoing.proposal_queue import KeyBatch
 from qm.model.state.ledger import LEVELS, QueueInHand
+from qm.model.state.naming import is_named_by_peer
 from qm.model.state.outgoing_queues import peers_of
 from qm.model.values.columns import IntArray
 from qm.model.values.commands import (
@@ -243,6 +244,11 @@ class QueueSender(LinkOwner):
     def priority(self) -> int:
         """Return Queue.BasePriority + Message.Priority."""
         return self._base_priority + self.table.next_priority
+
+    @property
+    @override
+    def is_named_by_peer(self) -> bool:
+        return is_named_by_peer(self._context.cluster.state, self._queue_id)
 
     @override
     def on_connected(self, connection: SharedConnection) -> None:

@@ -148,7 +148,7 @@ class Arrivals:
             arrival.command.packets, arrival.offset, arrival.head
         )
         if self._is_ahead(stream, sequence):
-            self._bindings.suspect(
+            self._ledger.suspect(
                 ALARM_SEQUENCE_AHEAD, arrival.source_queue_manager, arrival.facts.peer_address
             )
             return TransferVerdict.OUT_OF_ORDER

@@ -17,7 +17,7 @@ from qm.model.state.registry import Registry, Route
 from qm.model.state.tables import Table
 from qm.model.values.elements import OutboxKind, QueueKind
 from qm.model.values.limits import ACKNOWLEDGEMENT_LIFETIME_S
-from qm.model.values.records import FinalAckRow, Obligation, OutboxRow, encode
+from qm.model.values.records import FinalAckRow, NamedBy, Obligation, OutboxRow, encode
 from qm.model.values.rows import OUTBOX_KEY, PositionFlag
 from qm.names.errors import QueueNameError
 from qm.names.format_name import FormatName, parse_format_name
@@ -91,7 +91,7 @@ class Acknowledgements:
             return False
         queue_id = self._registry.format_name(name)
         if queue_id == Route.ELSEWHERE:
-            queue_id = self._outgoing.ensure(name)
+            queue_id = self._outgoing.ensure(name, _named_by(subject, manager.identifier))
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
         if queue is None or queue.record.transactional or queue.record.is_deleting:
             return False
@@ -185,3 +185,10 @@ class Acknowledgements:
             ),
         )
         self._ledger.applied.outbox_ids.append(counters.outbox_id)
+
+
+def _named_by(subject: Subject, own: bytes) -> NamedBy | None:
+    """Return the peer that named a message's administration queue; None: an application here."""
+    if subject.source_queue_manager == own:
+        return None
+    return NamedBy(subject.source_queue_manager, subject.obligation.source_address)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from qm.model.state.ledger import Ledger
 from qm.model.state.tables import Table
 from qm.model.values.commands import SetBindings
-from qm.model.values.effects import Outcome, Suspicion
+from qm.model.values.effects import Outcome
 from qm.model.values.elements import BindingMode
 from qm.model.values.limits import (
     ALARM_PEER_ELSEWHERE,
@@ -20,7 +20,6 @@ from qm.model.values.limits import (
     BINDING_GRAIN_MS,
     PINS_MAX,
     SHARED_NETWORKS_MAX,
-    SUSPICIONS_PER_ENTRY_MAX,
     VERSION_OF_BINDINGS,
 )
 from qm.model.values.records import Binding, BindingPolicy
@@ -168,14 +167,16 @@ class Bindings:
         if pins:
             if is_in(address, pins):
                 return True
-            self.suspect(ALARM_PEER_ELSEWHERE, queue_manager, address, ", ".join(map(str, pins)))
+            self._ledger.suspect(
+                ALARM_PEER_ELSEWHERE, queue_manager, address, ", ".join(map(str, pins))
+            )
             return False
         binding = self.bound(queue_manager)
         if binding is None or rules.place(binding.address) == rules.place(address):
             return True
         if rules.policy.mode is BindingMode.BIND and self._is_silent(rules, binding):
             return True
-        self.suspect(ALARM_PEER_ELSEWHERE, queue_manager, address, binding.address)
+        self._ledger.suspect(ALARM_PEER_ELSEWHERE, queue_manager, address, binding.address)
         return False
 
     def _is_silent(self, rules: Rules, binding: Binding) -> bool:
@@ -206,7 +207,7 @@ class Bindings:
             binding.heard_ms = now_ms
         else:
             if binding is not None:
-                self.suspect(ALARM_PEER_MOVED, queue_manager, address, binding.address)
+                self._ledger.suspect(ALARM_PEER_MOVED, queue_manager, address, binding.address)
             binding = Binding(address, now_ms, now_ms)
             self._keep(queue_manager, binding)
             self._ledger.version += 1
@@ -227,12 +228,3 @@ class Bindings:
         self._bound.pop(queue_manager, None)
         self._ledger.state.delete(Table.STREAM, BINDING + queue_manager)
         self._ledger.version += 1
-
-    def suspect(self, alarm: str, queue_manager: bytes, address: str, expected: str = "") -> None:
-        """Raise an alarm that names a peer, once per entry."""
-        applied = self._ledger.applied
-        suspicion = Suspicion(alarm, queue_manager, address, expected)
-        known = applied.suspicions
-        if suspicion not in known and len(known) < SUSPICIONS_PER_ENTRY_MAX:
-            known.append(suspicion)
-            applied.alarms.append(alarm)

@@ -9,9 +9,9 @@ from typing import Final
 from qm.model.state.head import Window
 from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST, State, Table
 from qm.model.values import records, rows
-from qm.model.values.effects import Applied, EffectKind, no_effects
+from qm.model.values.effects import Applied, EffectKind, Suspicion, no_effects
 from qm.model.values.elements import QueueKind
-from qm.model.values.limits import CLOCK_MAX_MS, VERSION_OF_REFUSALS
+from qm.model.values.limits import CLOCK_MAX_MS, SUSPICIONS_PER_ENTRY_MAX, VERSION_OF_REFUSALS
 from qm.model.values.records import Counters, Queue, QueueManager, RecordT
 from qm.model.values.rows import (
     DEADLINE_KEY,
@@ -192,6 +192,14 @@ class Ledger:
     def now_ms(self) -> int:
         """Cluster time of this entry, UTC milliseconds."""
         return self.counters.clock_ms
+
+    def suspect(self, alarm: str, queue_manager: bytes, address: str, expected: str = "") -> None:
+        """Raise an alarm that names a peer, once per entry."""
+        suspicion = Suspicion(alarm, queue_manager, address, expected)
+        known = self.applied.suspicions
+        if suspicion not in known and len(known) < SUSPICIONS_PER_ENTRY_MAX:
+            known.append(suspicion)
+            self.applied.alarms.append(alarm)
 
     # Records -----------------------------------------------------------------------------
 

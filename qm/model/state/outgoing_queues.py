@@ -5,6 +5,7 @@ from struct import Struct
 from typing import Final
 
 from qm.model.state.ledger import Ledger, QueueInHand
+from qm.model.state.naming import Naming
 from qm.model.state.registry import Registry, Route, outgoing_key
 from qm.model.state.tables import State, Table
 from qm.model.values.elements import OutgoingAdminState, QueueKind, QueueType
@@ -15,6 +16,7 @@ from qm.model.values.limits import (
     VERSION_OF_REFUSALS,
 )
 from qm.model.values.records import (
+    NamedBy,
     OutgoingPosition,
     OutgoingTransferInfo,
     Queue,
@@ -85,14 +87,22 @@ class OutgoingQueues:
     def __init__(self, ledger: Ledger, registry: Registry) -> None:
         self._ledger = ledger
         self._registry = registry
+        self._naming = Naming(ledger)
 
-    def ensure(self, name: FormatName) -> int:
+    def forget(self) -> None:
+        """Drop everything derived; only rows remain."""
+        self._naming.forget()
+
+    def ensure(self, name: FormatName, named_by: NamedBy | None = None) -> int:
         """Return the queue_id for a destination elsewhere, or Route.NOT_FOUND if none can exist.
 
-        The identifier is derived, so that every replica creates the same one.
+        `named_by`: the peer whose message names it; None: an application does. The identifier is
+        derived, so that every replica creates the same one.
         """
         found = self._registry.outgoing(name)
         if found > 0:
+            if named_by is None:
+                self._naming.release(found)
             return found
         # Lists, connectors and multicast are refused until they are supported, as is a public queue
         # that the directory does not know.
@@ -110,8 +120,12 @@ class OutgoingQueues:
             or counters.outgoing_queue_count >= OUTGOING_QUEUES_MAX
         ):
             return Route.NOT_FOUND
+        if named_by is not None and self._naming.is_too_much(named_by):
+            return Route.NOT_FOUND
         queue_id = self._ledger.next_queue_id()
         counters.outgoing_queue_count += 1
+        if named_by is not None:
+            self._naming.keep(queue_id, named_by)
         key = outgoing_key(name)
         seed = manager.identifier + queue_id.to_bytes(4, "big") + key
         record = Queue(
@@ -173,6 +187,7 @@ class OutgoingQueues:
         state.delete(Table.SEQUENCE_OUT, sequence_key(sequence.sequence_identifier))
         state.delete(Table.SEQUENCE_OUT, _BY_QUEUE + QUEUE_KEY.pack(queue_id))
         state.delete(Table.SEQUENCE_OUT, _PEERS + QUEUE_KEY.pack(queue_id))
+        self._naming.release(queue_id)
         return True
 
     def peers(self, queue_id: int) -> tuple[tuple[Guid, str], ...]:

@@ -171,7 +171,7 @@ class Suspicion(msgspec.Struct, frozen=True, gc=False):
     """A peer that is not where it was, or whose sequence cannot be right."""
 
     alarm: str
-    """ALARM_PEER_ELSEWHERE, ALARM_PEER_MOVED or ALARM_SEQUENCE_AHEAD."""
+    """ALARM_PEER_ELSEWHERE, ALARM_PEER_MOVED, ALARM_SEQUENCE_AHEAD or ALARM_NAMING_LIMIT."""
     queue_manager: bytes
     """GUID that it names."""
     address: str

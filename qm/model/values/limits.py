@@ -50,6 +50,12 @@ MEMBER_NAME_MAX_BYTES: Final = 255
 QUEUES_MAX: Final = 100_000
 OUTGOING_QUEUES_MAX: Final = 50_000
 """Those of them for other queue managers: a peer creates one by naming an administration queue."""
+OUTGOING_QUEUES_NAMED_MAX: Final = OUTGOING_QUEUES_MAX // 2
+"""Those of them that peers named and no application uses: so an application always gets its own."""
+OUTGOING_QUEUES_PER_SOURCE_MAX: Final = 256
+"""Those of them that one queue manager named."""
+OUTGOING_QUEUES_PER_ADDRESS_MAX: Final = 4_096
+"""Those of them that were named in sessions from one address."""
 ORDER_ACK_ORDINALS: Final = 65_536
 """MessageIDs that a leader reserves when its term begins, for order acks not caused by an entry:
 one for each sequence seen lately."""
@@ -89,6 +95,8 @@ HISTORY_HORIZON_DEFAULT_MS: Final = 7 * 24 * 3600 * 1000
 """How long an infinite TimeToReachQueue is remembered (DESIGN section 4, Duplicates)."""
 ALARM_HISTORY_EVICTED: Final = "history_evicted"
 ALARM_JOURNAL_DROPPED: Final = "journal_copy_dropped"
+ALARM_NAMING_LIMIT: Final = "naming_limit"
+"""An acknowledgement was dropped: its message's source had named too many destinations."""
 ALARM_STREAM_LIMIT: Final = "stream_limit"
 """A source, or all sources at one address, exceeded the limit of destination names or GUIDs."""
 SOURCES_PER_ADDRESS_MAX: Final = 4_096

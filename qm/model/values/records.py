@@ -415,6 +415,20 @@ class OutgoingTransferInfo(Record):
     pending_count: int = 0
 
 
+class NamedBy(Record):
+    """The peer whose message named the destination of an outgoing queue."""
+
+    queue_manager: bytes
+    address: str
+    """Without port; "" = another queue manager's session brought the message."""
+
+
+class NamingUse(Record):
+    """How many outgoing queues one peer, all at one address, or all together named."""
+
+    queue_count: int = 0
+
+
 class TransferPeers(Record):
     """The peers that a queue's messages went to last, newest first."""
 

@@ -11,7 +11,12 @@ from typing_extensions import override
 from qm.api.gate.events import EventLog
 from qm.cluster.cluster import ClusterListener, Leadership
 from qm.model.values.effects import Applied, Suspicion
-from qm.model.values.limits import ALARM_PEER_ELSEWHERE, ALARM_PEER_MOVED, ALARM_SEQUENCE_AHEAD
+from qm.model.values.limits import (
+    ALARM_NAMING_LIMIT,
+    ALARM_PEER_ELSEWHERE,
+    ALARM_PEER_MOVED,
+    ALARM_SEQUENCE_AHEAD,
+)
 from qm.names.guid import guid_text
 from qm.observe.logs import LimitedLog
 
@@ -26,6 +31,10 @@ _SUSPICIONS: Final = {
     ALARM_PEER_MOVED: (
         "queue manager {queue_manager} was silent at {expected} and is bound to {address} from now"
         " on; give its address in `peers` if that is wrong"
+    ),
+    ALARM_NAMING_LIMIT: (
+        "an acknowledgement was dropped: messages of queue manager {queue_manager}, or from"
+        " {address}, named too many administration queues elsewhere"
     ),
     ALARM_SEQUENCE_AHEAD: (
         "a message of queue manager {queue_manager} from {address} is refused: its TxSequenceID"

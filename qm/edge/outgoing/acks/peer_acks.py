@@ -328,6 +328,11 @@ class PeerAcks(LinkOwner):
     def priority(self) -> int:
         return ACKS_PRIORITY
 
+    @property
+    @override
+    def is_named_by_peer(self) -> bool:
+        return True
+
     @override
     def on_connected(self, connection: SharedConnection) -> None:
         self._driver.on_connected(connection)

@@ -15,14 +15,14 @@ from qm.edge.outgoing.limits import (
     BACKOFF_FIRST_S,
     BACKOFF_MAX_S,
     CONNECT_TIMEOUT_S,
-    CONNECTING_ACKS_MAX,
     CONNECTING_MAX,
+    CONNECTING_NAMED_MAX,
     CONNECTIONS_MAX,
 )
 from qm.edge.outgoing.link.connection import Connection, ConnectionOwner
 from qm.edge.outgoing.link.context import OutgoingContext
 from qm.edge.outgoing.link.slots import Slots, Standing
-from qm.edge.outgoing.link.user import ACKS_PRIORITY, User
+from qm.edge.outgoing.link.user import User
 from qm.session import CloseReason, ConnectionStatus, NextHop
 from qm.wire.guid import GUID_NULL, Guid
 
@@ -47,16 +47,16 @@ class Connections(ConnectionOwner):
         self._connections: dict[tuple[str, Guid], Connection] = {}
         self._chance = chance
         self._slots = {
-            is_due: Slots(count, self._open, self._given_up)
-            for is_due, count in ((False, CONNECTING_MAX), (True, CONNECTING_ACKS_MAX))
+            is_named: Slots(count, self._open, self._given_up)
+            for is_named, count in ((False, CONNECTING_MAX), (True, CONNECTING_NAMED_MAX))
         }
         self._reached: dict[str, None] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         """Address -> failures in a row, and when it may be tried again."""
         self._live: dict[Connection, None] = {}
         """Connections that connect or are connected; others wait for their turn."""
-        self._is_due: dict[Connection, bool] = {}
-        """Whether a connection was first requested for acknowledgements owed to a peer."""
+        self._is_named: dict[Connection, bool] = {}
+        """Whether a connection was first requested for a destination that a peer named."""
 
     def acquire(self, hop: NextHop, user: User) -> None:
         """Let a user send over the connection to a hop, a new one if there is none.
@@ -81,7 +81,7 @@ class Connections(ConnectionOwner):
             return
         connection = self._connections[key] = Connection(self._context, self, hop)
         connection.join(user)
-        self._is_due[connection] = user.priority >= ACKS_PRIORITY
+        self._is_named[connection] = user.is_named_by_peer
         self._ask(connection)
 
     def _ask(self, connection: Connection) -> None:
@@ -92,9 +92,9 @@ class Connections(ConnectionOwner):
             standing = Standing.FAILED
         elif address in self._reached:
             standing = Standing.REACHED
-        is_due = self._is_due.get(connection)
-        if is_due is not None:
-            self._slots[is_due].ask(connection, standing)
+        is_named = self._is_named.get(connection)
+        if is_named is not None:
+            self._slots[is_named].ask(connection, standing)
 
     def _is_left_alone(self, address: str) -> bool:
         """Whether an address has failed repeatedly, and lately."""
@@ -122,7 +122,7 @@ class Connections(ConnectionOwner):
     @override
     def on_over(self, connection: Connection) -> None:
         self._live.pop(connection, None)
-        self._is_due.pop(connection, None)
+        self._is_named.pop(connection, None)
         key = connection.hop.address, connection.hop.qm_guid
         if self._connections.get(key) is connection:
             del self._connections[key]

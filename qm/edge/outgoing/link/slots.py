@@ -15,6 +15,8 @@ PATIENCE_S: Final = 0.25
 """For an attempt, while others wait that were reached before or are tried for the first time."""
 FAILED_PATIENCE_S: Final = 2.0
 """For an attempt at an address that failed before; such a one ends no younger attempt either."""
+FAILED_SHARE: Final = 0.75
+"""Of the slots, for addresses that failed before: the others are free for new ones at any time."""
 FAILED_EVERY_COUNT: Final = 4
 """One of so many starts goes to addresses that failed before, while others wait."""
 WAITING_MAX: Final = 16_384
@@ -102,6 +104,9 @@ class Slots(Generic[ItemT]):
         order = list(Standing)
         if self._starts % FAILED_EVERY_COUNT == 0:
             order = [Standing.FAILED, Standing.REACHED, Standing.FRESH]
+        failed = sum(standing is Standing.FAILED for _, standing, _ in self._running.values())
+        if failed >= self._count * FAILED_SHARE:
+            order.remove(Standing.FAILED)
         for standing in order:
             waiting = self._waiting[standing]
             if waiting:

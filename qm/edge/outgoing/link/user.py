@@ -48,6 +48,10 @@ class User(Protocol):
     def priority(self) -> int:
         """Priority of what it would send next ([MS-MQDMPR] 3.1.1.18): higher is sooner."""
 
+    @property
+    def is_named_by_peer(self) -> bool:
+        """Whether a peer, and no application, named where it sends to."""
+
     def on_connected(self, connection: SharedConnection) -> None:
         """EstablishConnection has been sent."""
 

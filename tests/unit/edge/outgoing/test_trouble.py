@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from qm.edge.outgoing import limits
+from qm.edge.outgoing.link import connections
 from qm.model.values import commands
 from qm.model.values.elements import OutgoingAdminState, QueueAccessType
 from qm.model.values.limits import PACKET_MAX_BYTES
@@ -18,8 +20,10 @@ from qm.session import (
     SessionConfig,
 )
 from qm.wire.headers.session_header import SessionHeader
+from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.packets.internal import SessionAck
 from qm.wire.packets.packet import write_packet
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Peer,
@@ -479,5 +483,42 @@ def test_an_address_that_fails_again_and_again_is_left_alone_for_a_while() -> No
                 cluster.advance(limits.BACKOFF_MAX_S)
                 await cluster.retry(queue)
                 await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+def test_what_peers_named_has_connection_attempts_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "CONNECTING_NAMED_MAX", 2)
+
+    async def scenario() -> None:
+        loop, most = asyncio.get_running_loop(), 0
+        silent: set[str] = set()
+        real = loop.create_connection
+
+        async def dial(factory: Any, host: str, *others: Any, **more: Any) -> Any:
+            nonlocal most
+            if host == HOST:
+                return await real(factory, host, *others, **more)
+            silent.add(host)
+            most = max(most, len(silent))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                silent.discard(host)
+
+        monkeypatch.setattr(loop, "create_connection", dial)
+        async with one_peer(HOST) as (peer, cluster):
+            cluster.world.create("plain")
+            for number in range(1, 21):
+                admin = DirectQueueFormatName(f"TCP:192.0.2.{number}\\admin")
+                asking = {"flags": AcknowledgeFlags.PA}
+                message = packet(number, to="plain", admin_queue=admin, properties=asking)
+                cluster.world.arrive(message)
+            await until(lambda: most)
+            queue = cluster.send(peer.address, 3)
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            assert most == 2
 
     run(scenario())
