@@ -18,6 +18,8 @@ CHANGED: Object = {
     "image.pullSecrets": ["registry"],
     "queueManager.aliases": ["other.example.com"],
     "queueManager.peers": {"0f0e0d0c-0b0a-0908-0706-050403020100": "10.0.0.7"},
+    "msmq.binding": "strict",
+    "msmq.bindingShared": ["10.0.0.0/24"],
     "msmq.service.type": "NodePort",
     "msmq.service.loadBalancerIP": "10.0.0.50",
     "msmq.service.loadBalancerSourceRanges": ["10.0.0.0/8"],

@@ -71,6 +71,8 @@ TEXTS = (
     "PRIVATE=03020100-0504-0706-0809-0A0B0C0D0E0F\\00000004",
     "DL=00000000-0000-0000-0000-000000000001",
     "MACHINE=00000000-0000-0000-0000-000000000001;JOURNAL",
+    "10.0.0.0/24",
+    "45455250-4545-5250-4545-525045455250 10.0.0.7/32",
 )
 BLOBS = (
     b"",
@@ -115,6 +117,7 @@ NAME_MAKERS: tuple[Callable[[Any], QueueName], ...] = (
 )
 
 
+ADDRESSES = ("", "10.0.0.7", "10.0.0.66", "2001:db8::7%eth0", "nonsense")
 SEND_PLACES = ("packets", "targets", "body_index", "body_offset", "first_ordinal")
 
 
@@ -252,7 +255,7 @@ class Maker:
         for _ in range(TRIES_MAX):
             if self.chance.random() < 0.2:
                 raw = [self.packet() for _ in range(self.chance.randint(1, 3))]
-                return edge_batch(raw, self.many(self.blob))
+                return edge_batch(raw, self.many(self.blob), self.chance.choice(ADDRESSES))
             kind = self.chance.choice(KINDS)
             made = self.send() if kind is commands.Send else self.filled(kind)
             try:
@@ -263,7 +266,7 @@ class Maker:
         raise AssertionError("no command that the wire form can hold")
 
 
-def edge_batch(raw: list[bytes], sids: tuple[bytes, ...] = ()) -> Command:
+def edge_batch(raw: list[bytes], sids: tuple[bytes, ...] = (), address: str = "") -> Command:
     offsets = [0]
     for one in raw:
         offsets.append(offsets[-1] + len(one))
@@ -275,7 +278,7 @@ def edge_batch(raw: list[bytes], sids: tuple[bytes, ...] = ()) -> Command:
         array("I", offsets),
         array("I", [zlib.crc32(one) for one in raw]),
         bytes(len(raw)),
-        (commands.Facts(1, PEER, "", sids),),
+        (commands.Facts(1, PEER, address, sids),),
         0,
         0,
     )

@@ -12,15 +12,16 @@ from qm.model.machine import Machine
 from qm.model.state.tables import MemoryState, Table
 from qm.model.values import commands
 from qm.model.values.commands import DECLARATIONS, Command, Stamp
-from qm.model.values.elements import QueueAccessType
-from qm.model.values.limits import APPLY_VERSION
+from qm.model.values.elements import BindingMode, QueueAccessType
+from qm.model.values.limits import APPLY_VERSION, VERSION_OF_BINDINGS
+from qm.names.guid import guid_text
 from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
 from qm.store.database import DatabaseFull
 from qm.store.effects.effects_log import INDEX_END
 from qm.store.effects.effects_row import unpack_kept
 from raft.batch import BatchBuilder
 from raft.types import Entry, EntryKind
-from tests.unit.model.world import HOST, NOW_MS, packet, request
+from tests.unit.model.world import HOST, NOW_MS, PEER, packet, request
 from tests.unit.store.full_rocks import fill
 from tests.unit.store.test_audit import RECEIVE, create
 from tests.unit.store.test_impossible_commands import Maker
@@ -33,6 +34,7 @@ ENTRIES_PER_TERM = 70
 COMMANDS_PER_ENTRY_MAX = 4
 RUN_LENGTHS = (1, 2, 7, 64)
 NEVER_MARKED = 1 << 40
+PIN = f"{guid_text(PEER)} 10.0.0.0/24"
 TERM_OF_ARCHIVING = 3
 """The first whose leader archives."""
 
@@ -120,6 +122,12 @@ class LogMaker:
         if self.version > 1:
             self.add(commands.RaiseApplyVersion(self.version))
 
+    def bind(self, mode: BindingMode) -> None:
+        """Append new rules of bindings, if they exist."""
+        if self.version >= VERSION_OF_BINDINGS:
+            pins = (PIN,) if self.term % 2 else ()
+            self.add(commands.SetBindings(mode, 60_000, ("10.0.0.0/28",), pins))
+
     def terms(self) -> None:
         """Append the entries of all terms."""
         for term in range(2, TERMS + 2):
@@ -129,7 +137,9 @@ class LogMaker:
                 self.add(commands.RaiseApplyVersion(self.version))
             archives = term >= TERM_OF_ARCHIVING
             self.add(commands.LeaderActivated(term, f"n{term % 3 + 1}", is_archived=archives))
+            self.bind(BindingMode.OFF)
             self.temporary(term)
+            self.bind(BindingMode.BIND if term % 3 else BindingMode.STRICT)
             for _ in range(ENTRIES_PER_TERM):
                 self.now_ms += self.chance.choice((0, 1, 250, 70_000))
                 count = self.chance.randint(1, COMMANDS_PER_ENTRY_MAX)
