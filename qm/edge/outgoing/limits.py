@@ -28,6 +28,9 @@ BACKOFF_MAX_S: Final = 300.0
 """Longest such pause; a random half to all of it is used, to spread the attempts."""
 ADDRESSES_KEPT_MAX: Final = 16_384
 """Addresses of which it is known whether they were reached; the oldest are dropped first."""
+TIMERS_PER_TURN_MAX: Final = 256
+"""Timers that fire in one turn of the event loop: when ten thousand destinations are tried again
+at the same time, everything else goes on in between."""
 RESOLVING_MAX: Final = 4
 """Host names looked up at a time."""
 RESOLVE_TIMEOUT_S: Final = 10.0

@@ -8,7 +8,10 @@ import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from typing import Protocol
+
+from qm.edge.outgoing.limits import TIMERS_PER_TURN_MAX
 
 
 class TimerOwner(Protocol):
@@ -54,14 +57,17 @@ class TimerQueue:
         """Never call `owner` again."""
         self._at.pop(owner, None)
 
-    def run(self) -> None:
-        """Call all owners that are due now."""
+    def run(self, count_max: float = inf) -> None:
+        """Call the owners that are due now; those beyond `count_max` are left for the next turn of
+        the loop.
+        """
         now = self._clock()
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and count_max > 0:
             at, _, owner = heappop(self._heap)
             if self._at.get(owner) != at:
                 continue
             del self._at[owner]
+            count_max -= 1
             due = owner.next_timer()
             if due is not None and due <= now:
                 owner.handle_timer(now)
@@ -88,7 +94,7 @@ class TimerQueue:
 
     def _ring(self) -> None:
         self._handle = None
-        self.run()
+        self.run(TIMERS_PER_TURN_MAX)
 
     def _disarm(self) -> None:
         if self._handle is not None:
