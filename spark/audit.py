@@ -80,9 +80,11 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
         _stage(spark, "hash files")
         ranges.leave_out(altered_files(spark, store, ranges))
     size_shuffles(spark, ranges.rows_of_one_copy(Part.OPERATIONS))
-    folder = f"{options.cluster}/{AUDIT_FOLDER}/{low + 1:0{_DIGITS}}-{upto:0{_DIGITS}}"
+    begun_after = _begun_after(before, ranges)
+    first = max(low, begun_after) + 1
+    folder = f"{options.cluster}/{AUDIT_FOLDER}/{first:0{_DIGITS}}-{upto:0{_DIGITS}}"
     store.remove_folder(folder)
-    tables = read_tables(spark, store, ranges, low, upto)
+    tables = read_tables(spark, store, ranges, low, upto, begun_after)
     wanted = options.replays
     with _replaying(
         spark, store, options.cluster, all_ranges, bases, low, upto, is_wanted=wanted
@@ -94,8 +96,10 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     _stage(spark, "summary")
     summary = Summary(
         cluster=options.cluster,
-        first=low + 1,
+        first=first,
         last=upto,
+        begun_after=begun_after,
+        is_partial=begun_after > 0 and before is None,
         nodes=sorted({manifest.node for manifest in ranges.manifests}),
         ranges=len(ranges.manifests),
         replays=[_said(group, replayed) for group, replayed in replays.of_groups.items()],
@@ -105,9 +109,18 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.format(msgspec.json.encode(summary)))
     store.write(f"{folder}/{REPORT_NAME}", report_html(summary).encode())
     store.write(f"{folder}/{METRICS_NAME}", metrics_text(summary))
-    done = Audited(options.cluster, low + 1, upto, folder, summary.findings_total)
+    done = Audited(options.cluster, first, upto, folder, summary.findings_total, begun_after)
     store.write(f"{folder}/{AUDITED_NAME}", msgspec.json.encode(done))
     return summary
+
+
+def _begun_after(before: Audited | None, ranges: Ranges) -> int:
+    """Return the index of the entry before the first one that audits see; of several groups, the
+    highest.
+    """
+    if before is not None:
+        return before.begun_after
+    return max((ranges.begins_after(group) for group in ranges.groups()), default=0)
 
 
 def _stage(spark: SparkSession, name: str) -> None:

@@ -67,7 +67,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     built_from: int
-    """Index of the base before it; 0: from the first entry on."""
+    """Index of the base, or first checkpoint, before it; 0: from the first entry on."""
     index: int
     """Index of the new base; `built_from` when there was nothing to compact."""
     entries: int = 0
@@ -225,7 +225,8 @@ def _built_once(
     pieces = replay_in_pieces(spark, plan, found.ranges, checkpoints, slots)
     replayed, known = pieces.replayed, found.ranges.problems
     known += [problem for problem in pieces.problems if problem not in known]
-    base = _base_of(found.cluster, found.low, replayed)
+    built_from = pieces.begun_at or found.low
+    base = _base_of(found.cluster, built_from, replayed)
     problem = _problem_of_built(replayed, end)
     if not problem:
         _stage(spark, "rebuild from the new base")
@@ -239,7 +240,7 @@ def _built_once(
         (again,) = run_replays(spark, [plan])
         problem = _problem_of_again(replayed, again)
         base = msgspec.structs.replace(base, messages=again.messages)
-    return _Built(found.low, folder, replayed, base, problem), pieces.at
+    return _Built(built_from, folder, replayed, base, problem), pieces.at
 
 
 def _finished(store: ArchiveStore, end: _End, built: _Built) -> Compacted:

@@ -1,8 +1,8 @@
 """The jobs as programs: `python -m spark audit --archive URL`, or under `spark-submit`.
 
 Exit status of `audit`: 0 nothing found, 1 findings, 2 the archive, or a part of it, cannot be
-used. Of `compact`: 0 done, or nothing to do; 1 done without files that cannot be used; 2 refused.
-Both: 3 Spark was aborted.
+used, 4 nothing found, but the archive begins after the cluster's first entry. Of `compact`: 0 done,
+or nothing to do; 1 done without files that cannot be used; 2 refused. Both: 3 Spark was aborted.
 """
 
 import logging
@@ -23,6 +23,8 @@ from spark.engine import EMBEDDED_MEMORY_MIB, Engine, SparkFailed, session
 EXIT_FINDINGS: Final = 1
 EXIT_DAMAGED: Final = 2
 EXIT_BROKEN_OFF: Final = 3
+EXIT_PARTIAL: Final = 4
+"""Nothing was found, but entries before were not archived."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -30,7 +32,9 @@ def audit_exit_code(summary: Summary) -> int:
     """Return the exit code for a summary of an audit."""
     if summary.is_damaged:
         return EXIT_DAMAGED
-    return EXIT_FINDINGS if summary.findings_total else 0
+    if summary.findings_total:
+        return EXIT_FINDINGS
+    return EXIT_PARTIAL if summary.is_partial else 0
 
 
 def audit_archive(

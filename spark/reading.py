@@ -18,9 +18,17 @@ _PLACES = "`group` int, node string, range_first long, low long, high long"
 
 
 def read_tables(
-    spark: SparkSession, store: ArchiveStore, ranges: Ranges, base_index: int, upto: int
+    spark: SparkSession,
+    store: ArchiveStore,
+    ranges: Ranges,
+    base_index: int,
+    upto: int,
+    begun_after: int = 0,
 ) -> Tables:
-    """Return the rows of usable files with base_index < index <= upto."""
+    """Return the rows of usable files with base_index < index <= upto.
+
+    `begun_after`: see Tables.
+    """
 
     def read(part: Part, files: Iterable[tuple[Manifest, str]]) -> DataFrame:
         frame = _read(spark, store, part, files)
@@ -46,6 +54,7 @@ def read_tables(
         one_copy_of_operations=operations,
         incomparable=ranges.incomparable(Part.OPERATIONS),
         base_index=base_index,
+        begun_after=begun_after,
     )
 
 

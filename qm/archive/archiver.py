@@ -16,8 +16,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import structs
 
+from qm.archive.beginning import NO_LIMIT_BYTES, BeginningTurns, find_beginning
 from qm.archive.bodies import DataTurns, Span
-from qm.archive.checkpoints import CheckpointExport, CheckpointTurns, find_newest
+from qm.archive.checkpoints import Checkpoint, CheckpointExport, CheckpointTurns, find_newest
 from qm.archive.columns import MarkReport
 from qm.archive.contention import core_wanted_s
 from qm.archive.destination import Destination, DestinationError, open_destination
@@ -45,7 +46,13 @@ from qm.archive.ranges import (
 from qm.archive.source import ArchiveSource, LogGone, LogHold
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
-from qm.store.effects.effects_log import EffectsLog, Exported, place_of, total_bytes_of
+from qm.store.effects.effects_log import (
+    EffectsLog,
+    Exported,
+    chain_before,
+    place_of,
+    total_bytes_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +136,11 @@ class Archiver:
         self._work: asyncio.Future[Any] | None = None
         is_full = config.policy is Policy.FULL
         self._turns = CheckpointTurns(config.checkpoint_bytes if is_full else 0, turn)
+        self._beginning = BeginningTurns(self._loop.time, turn)
+        self._has_begun = not is_full
+        """Whether it is known what the archive begins with."""
+        self._begins_after = 0
+        """Index of the checkpoint that it begins with."""
         self._ask_others = ask_others
         self._ask_at = 0.0
         held_max = int(config.hold_bytes * HELD_BEFORE_WAITING_ENDS)
@@ -267,6 +279,8 @@ class Archiver:
         """Export a range if one is due; return whether another may be due."""
         if self._destination is None:
             self._destination = await self._resume(keeper)
+        if not await self._begin_archive(keeper, self._destination):
+            return False
         self._take_marks(keeper)
         upto = self._upto(keeper)
         if not self._is_due(keeper, upto):
@@ -296,6 +310,57 @@ class Archiver:
             return False  # a snapshot was installed: the next range begins after it
         await self._take(keeper, done, began)
         return True
+
+    async def _begin_archive(self, keeper: EffectsLog, destination: Destination) -> bool:
+        """Have an archive that begins after the cluster's birth begin with a whole state (see
+        qm.archive.beginning); return whether this node's next range may be written.
+        """
+        if not self._has_begun:
+            row = self._source.next_row(keeper.exported.upto)
+            if row is None:
+                return False
+            self._has_begun = place_of(*row)[0] == 0 or await self._has_first_state(destination)
+        if not self._has_begun or self._source.keeper() is not keeper:
+            return False
+        if self._begins_after > keeper.exported.upto:
+            return await self._begin_after(keeper, self._begins_after)
+        return True
+
+    async def _has_first_state(self, destination: Destination) -> bool:
+        """Return whether there is what the archive begins with; write it in this node's turn."""
+        found = await self._in_thread(partial(find_beginning, destination, self._identity))
+        if found.has_ranges:
+            return True
+        if found.checkpoint is not None:
+            self._begins_after = found.checkpoint
+            return True
+        if self._beginning.is_own():
+            checkpoint = await self._write_checkpoint(destination, NO_LIMIT_BYTES)
+            if checkpoint is not None:
+                self._begins_after = checkpoint.index
+                logger.info("the archive begins with the state at entry %d", checkpoint.index)
+        return bool(self._begins_after)
+
+    async def _begin_after(self, keeper: EffectsLog, index: int) -> bool:
+        """Drop the rows up to there, which that state has; return whether others are left."""
+        async for rows in self._rows_from(keeper, index):
+            first, row = rows[0]
+            self._begins_after = 0
+            previous_index, data_bytes = place_of(first, row)
+            if previous_index == index:  # else this node archives only since then
+                going = [old async for old in self._indexes_upto(keeper, index)]
+                keeper.move(Exported(index, chain_before(first, row)), going)
+                self._exported_total = total_bytes_of(row) - data_bytes
+                self._hold_from(index + 1)
+            return True
+        return False
+
+    async def _indexes_upto(self, keeper: EffectsLog, upto: int) -> AsyncIterator[int]:
+        async for rows in self._rows_from(keeper, keeper.exported.upto):
+            for index, _ in rows:
+                if index > upto:
+                    return
+                yield index
 
     async def _with_data_or_without(self, keeper: EffectsLog, upto: int) -> tuple[int, Policy]:
         """Return how far to export, and with which policy: nothing yet while another node, whose
@@ -360,16 +425,21 @@ class Archiver:
         newest = await self._in_thread(partial(find_newest, destination, self._identity))
         if turns.heard(newest, keeper.total_bytes):
             return
+        await self._write_checkpoint(destination, turns.log_bytes(keeper.total_bytes))
+
+    async def _write_checkpoint(
+        self, destination: Destination, log_bytes: int
+    ) -> Checkpoint | None:
+        """Write the state as it is now, unless it is large compared with `log_bytes`, or is
+        replaced meanwhile.
+        """
+        keeper, turns = self._source.keeper(), self._turns
         await self._in_thread(self._source.flush)
-        if self._is_stopping or self._source.keeper() is not keeper:
-            return
+        if self._is_stopping or keeper is None or self._source.keeper() is not keeper:
+            return None
         pinned, total_bytes = self._source.pin(), keeper.total_bytes
         export = CheckpointExport(
-            pinned,
-            self._identity,
-            destination,
-            turns.log_bytes(total_bytes),
-            lambda: self._is_stopping,
+            pinned, self._identity, destination, log_bytes, lambda: self._is_stopping
         )
         checkpoint = await self._in_thread(export.run)
         if checkpoint is None:
@@ -378,6 +448,7 @@ class Archiver:
             turns.wrote(checkpoint, total_bytes)
             self._checkpoints.inc()
             logger.debug("wrote a checkpoint at %d", checkpoint.index)
+        return checkpoint
 
     def _hold_from(self, index: int) -> None:
         held = self._hold

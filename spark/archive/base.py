@@ -32,7 +32,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """Digest of the state, hexadecimal, as nodes report it at audit marks."""
     built_from: int
-    """Index of the base before it; 0: from the first entry on."""
+    """Index of the base or checkpoint that it was built from; 0: from the first entry on."""
     messages: int
     """Messages in queues."""
     stream_bytes: int

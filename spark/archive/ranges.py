@@ -50,6 +50,14 @@ class Ranges:
         oldest = min((manifest.schema for manifest in self.manifests), default=SCHEMA_VERSION)
         return frozenset(name for name, since in ADDED.get(part, {}).items() if since > oldest)
 
+    def begins_after(self, group: int) -> int:
+        """Return the index of the entry before the first one; 0 for a cluster's first entry."""
+        return min((m.previous_index for m in self.manifests if m.group == group), default=0)
+
+    def groups(self) -> list[int]:
+        """Return the groups of which there is anything."""
+        return sorted({manifest.group for manifest in self.manifests})
+
     def rows_of_one_copy(self, part: Part) -> int:
         """Return the number of rows of a part by the manifests, for the node that has most."""
         rows: Counter[str] = Counter()

@@ -23,6 +23,8 @@ class Audited(msgspec.Struct, frozen=True):
     last: int
     folder: str
     findings: int
+    begun_after: int = 0
+    """Index of the entry before the first one that this or an earlier audit saw."""
 
 
 class ReplaySaid(msgspec.Struct, frozen=True):
@@ -45,7 +47,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     first: int
+    """Index of the first entry that this audit covers."""
     last: int
+    begun_after: int = 0
+    """The archive begins after this entry of the cluster, 0: with its first one."""
+    is_partial: bool = False
+    """Whether this is the first audit of an archive that begins after the cluster's first entry."""
     nodes: list[str] = []
     ranges: int = 0
     entries: int = 0

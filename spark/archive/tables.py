@@ -33,6 +33,9 @@ class Tables:
     """Columns of operations that some nodes, of an older release, did not export."""
     base_index: int
     """Last index audited before; the carried tables hold what was open there."""
+    begun_after: int = 0
+    """Index of the entry before the first one that any audit saw, 0 for the cluster's first entry:
+    what was there already is in no table."""
 
 
 def with_origin(frame: DataFrame) -> DataFrame:

@@ -6,9 +6,10 @@ the same digest; if one is not, everything is replayed again in one piece.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
+from typing import Final
 
 from msgspec import structs
 from pyspark.sql import SparkSession
@@ -22,6 +23,11 @@ from spark.replay.replay import Replayed, ReplayPlan, run_replays
 
 logger = logging.getLogger(__name__)
 
+NO_STATE: Final = (
+    "the archive begins after entry {} and has no usable checkpoint behind it from which a replay"
+    " could begin: nodes write one when they archive with the policy full"
+)
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -32,6 +38,8 @@ class Pieces:
     """Checkpoints at which it was cut."""
     problems: Sequence[FileProblem] = ()
     """Checkpoints that the log does not confirm."""
+    begun_at: int = 0
+    """Index of the checkpoint from which the replay began, 0: from what the plan says."""
 
 
 def replay_in_pieces(
@@ -41,7 +49,32 @@ def replay_in_pieces(
     checkpoints: Sequence[Checkpoint],
     slots: int,
 ) -> Pieces:
-    """Replay on this many slots. `plan`: the whole, without files."""
+    """Replay on this many slots. `plan`: the whole, without files.
+
+    Without a state to start from, and in an archive that begins after the cluster's first entry, it
+    starts from the oldest usable checkpoint.
+    """
+    begins_after = ranges.begins_after(plan.group)
+    if plan.start is not None or not begins_after:
+        return _replay_from(spark, plan, ranges, checkpoints, slots)
+    problems: list[FileProblem] = []
+    for first in checkpoints:
+        if first.group == plan.group and begins_after <= first.index < plan.upto:
+            start = structs.replace(plan, start=start_of(first))
+            pieces = _replay_from(spark, start, ranges, checkpoints, slots)
+            if not pieces.replayed.is_of_start:
+                return replace(pieces, problems=[*problems, *pieces.problems], begun_at=first.index)
+            problems.append(problem_of(first, f"cannot be used: {pieces.replayed.problem}"))
+    return Pieces(Replayed(problem=NO_STATE.format(begins_after)), problems=problems)
+
+
+def _replay_from(
+    spark: SparkSession,
+    plan: ReplayPlan,
+    ranges: Ranges,
+    checkpoints: Sequence[Checkpoint],
+    slots: int,
+) -> Pieces:
     low = plan.start.index if plan.start is not None else 0
     inside = {
         one.index: one

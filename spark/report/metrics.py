@@ -13,6 +13,8 @@ def metrics_text(summary: Summary) -> bytes:
         Gauge(name, text, registry=registry).set(value)
 
     gauge("quorate_audit_last_index", "Highest audited index", summary.last)
+    gauge("quorate_audit_first_index", "Lowest index of the last audit", summary.first)
+    gauge("quorate_audit_is_partial", "Whether entries are not archived", summary.is_partial)
     gauge("quorate_audit_entries", "Entries of the last audit", summary.entries)
     gauge("quorate_audit_operations", "Operations of the last audit", summary.operations)
     found = Gauge("quorate_audit_findings", "Findings by rule", ["rule"], registry=registry)

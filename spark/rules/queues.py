@@ -44,7 +44,10 @@ def contents(stays: DataFrame, marks: DataFrame) -> DataFrame:
 
 
 def wrong_contents(tables: Tables, stays: DataFrame) -> DataFrame:
-    """Find queues whose contents at a mark differ from what their operations left in them."""
+    """Find queues whose contents at a mark differ from what their operations left in them.
+
+    Where audits did not see the beginning, what was there at the first mark counts as given.
+    """
     told = ["messages", "bytes"]
     reported = (
         tables.queues.withColumnRenamed("index", "mark_index")
@@ -56,6 +59,14 @@ def wrong_contents(tables: Tables, stays: DataFrame) -> DataFrame:
     joined = reported.join(found, [*_QUEUE, "mark_index"], "left").fillna(
         0, ["found_messages", "found_bytes"]
     )
+    if tables.begun_after:
+        by_queue = Window.partitionBy(*_QUEUE).orderBy("mark_index")
+        for name in told:
+            given = F.first(F.col(name) - F.col(f"found_{name}")).over(by_queue)
+            joined = joined.withColumn(f"given_{name}", given)
+        for name in told:
+            whole = F.col(f"found_{name}") + F.col(f"given_{name}")
+            joined = joined.withColumn(f"found_{name}", whole)
     return findings(
         joined.where("messages != found_messages or bytes != found_bytes"),
         "contents_differ",

@@ -59,10 +59,12 @@ def steps(tables: Tables, open_stays: DataFrame) -> DataFrame:
 def wrong_steps(tables: Tables, stays: DataFrame) -> DataFrame:
     """Find messages that begin twice, end twice, or end without having begun.
 
-    A stay may end that began below the indexes under audit and that no audit saw begin.
+    A stay may end that began below the indexes that audits saw.
     """
     first = tables.entries.groupBy("group").agg(F.min("previous_index").alias("before_everything"))
-    saw_all = F.lit(tables.base_index > 0) | (F.col("before_everything") == 0)
+    saw_all = F.lit(tables.begun_after == 0) & (
+        F.lit(tables.base_index > 0) | (F.col("before_everything") == 0)
+    )
     judged = stays.where("is_suspect").join(F.broadcast(first), ["group"])
     return findings(
         judged.where(F.col("before").isNotNull() | saw_all),

@@ -9,6 +9,7 @@ import msgspec
 
 from qm.cli.archive.options import (
     EXIT_FOUND,
+    EXIT_PARTIAL,
     archive_options,
     embedded_engine,
     ending_on_failure,
@@ -58,7 +59,8 @@ def run(
     """Audit the part of the archive after the last audit.
 
     Exit code: 0 no findings; 1 findings; 2 the archive, or a part of it, cannot be used (the rest
-    was audited), or wrong usage; 3 Spark aborted.
+    was audited), or wrong usage; 3 Spark aborted; 4 no findings, but the archive begins after the
+    cluster's first entry, and this is its first audit.
     """
     engine = embedded_engine(cores, memory_mib)
     from spark.main import audit_archive, audit_exit_code
@@ -101,7 +103,8 @@ def status(url: str, cluster: str | None, output: str) -> None:
 def report(url: str, cluster: str | None, last: int | None, html: Path | None, output: str) -> None:
     """Show the findings of an audit.
 
-    Exit code: 0 no findings; 1 findings; 2 there is no such audit, or wrong usage.
+    Exit code: 0 no findings; 1 findings; 2 there is no such audit, or wrong usage; 4 no findings,
+    but entries before the audit were not archived.
     """
     from spark.archive.standing import NoArchive, audits
     from spark.archive.store import ArchiveStore
@@ -116,7 +119,7 @@ def report(url: str, cluster: str | None, last: int | None, html: Path | None, o
     except (NoArchive, OSError, ValueError) as error:
         fail(str(error))
     _show(summary, output)
-    sys.exit(EXIT_FOUND if summary.findings_total else 0)
+    sys.exit(EXIT_FOUND if summary.findings_total else EXIT_PARTIAL * summary.is_partial)
 
 
 def _chosen(found: "list[Audited]", last: int | None) -> "Audited":
@@ -142,6 +145,7 @@ def _verdict(summary: "Summary") -> dict[str, Any]:
     return {
         "cluster": summary.cluster,
         "indexes": f"{summary.first} to {summary.last}",
+        "not archived": f"1 to {summary.begun_after}" if summary.begun_after else "",
         "nodes": summary.nodes,
         "ranges": summary.ranges,
         "entries": summary.entries,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 EXIT_FOUND: Final = 1
 EXIT_DAMAGED: Final = 2
 EXIT_BROKEN_OFF: Final = 3
+EXIT_PARTIAL: Final = 4
 CORES_MAX: Final = 1024
 SPARK_PACKAGES: Final = ("pyspark", "py4j")
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -30,7 +30,15 @@ def dev() -> None:
     show_default=True,
     help="First three numbers of the nodes' loopback addresses; the last are 11, 12, ...",
 )
-def up(folder: Path, nodes: int, network: str) -> None:
+@click.option(
+    "--archive",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL]",
+    help="Export to this folder or URL, without one to `archive` in the cluster's folder, for"
+    " `qm audit` and `qm compact`. Nodes that export already go on as they do.",
+)
+def up(folder: Path, nodes: int, network: str, archive: str | None) -> None:
     """Run three nodes on loopback addresses until Ctrl-C or `qm dev down`.
 
     The first run creates certificates and configurations and founds the cluster; later ones
@@ -44,8 +52,12 @@ def up(folder: Path, nodes: int, network: str) -> None:
 
     layout = Layout(folder.absolute())
 
+    made = layout.make(nodes, network)
+    if archive is not None:
+        layout.archive_to(archive)
+
     async def main() -> None:
-        await Manager(layout, layout.make(nodes, network), click.echo).run()
+        await Manager(layout, made, click.echo).run()
 
     try:
         asyncio.run(main())

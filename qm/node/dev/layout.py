@@ -23,7 +23,7 @@ PRINCIPALS: Final = {"admin": Role.ADMIN, "operator": Role.OPERATOR, "client": R
 """Certificates for callers, by name."""
 
 _TEMPLATE: Final = """\
-# Made by `qm dev up`, which does not change it afterwards.
+# Made by `qm dev up`, which afterwards only adds [archive] if it is asked to.
 name = "{name}"
 host = "{host}"
 data = "{name}"
@@ -49,6 +49,12 @@ revoked = "pki/{revoked}"
 peer_revoked = "pki/peers/{revoked}"
 """
 """Absent in a folder that an older build made: all nodes of a cluster must trust the same."""
+_ARCHIVE: Final = """
+[archive]
+url = {url}
+range_s = 10
+busy_wait_s = 0
+"""
 _MEMBER: Final = """
 [[members]]
 name = "{name}"
@@ -138,6 +144,17 @@ class Layout(msgspec.Struct, frozen=True):
         for node in nodes:
             self._configure(node, nodes)
         return nodes
+
+    def archive_to(self, url: str) -> None:
+        """Have all nodes that export nothing yet export to this folder or URL, from their next
+        start on; "": a folder beside their data.
+        """
+        place = msgspec.json.encode(url or str(self.folder / "archive")).decode()
+        for node in self.nodes():
+            config = self.config(node.name)
+            text = config.read_text()
+            if "archive" not in msgspec.toml.decode(text):
+                config.write_text(text + _ARCHIVE.format(url=place))
 
     def add(self, node: DevNode, seeds: Sequence[DevNode]) -> None:
         """Make a configuration for one more node, which knows its seeds, and a certificate unless

@@ -105,6 +105,12 @@ def place_of(index: int, row: bytes) -> tuple[int, int]:
     return previous_index, data_bytes
 
 
+def chain_before(index: int, row: bytes) -> bytes:
+    """Return the chain value before a row's entry. Raises ValueError as `head_of`."""
+    *_, before, _, _, _, _, _ = head_of(index, row)
+    return bytes(before)
+
+
 def total_bytes_of(row: bytes) -> int:
     """Return `EffectsRow.total_bytes` of a row."""
     total: int = HEAD.unpack_from(row)[-1]

@@ -17,7 +17,7 @@ from spark.archive.store import ArchiveStore
 from spark.archive.summary import AUDITED_NAME, REPORT_NAME, SUMMARY_NAME, Audited, Summary
 
 CLUSTER = "ab" * 16
-EXIT_FOUND, EXIT_DAMAGED = 1, 2
+EXIT_FOUND, EXIT_DAMAGED, EXIT_PARTIAL = 1, 2, 4
 
 
 def qm(*arguments: str, exit_code: int = 0) -> Result:
@@ -101,3 +101,12 @@ def test_an_archive_that_is_none_is_named(tmp_path: Path) -> None:
     assert "holds none" in failed.output
     failed = qm("audit", "status", "--archive", "nowhere://x/y", exit_code=EXIT_DAMAGED)
     assert "not an archive that this machine can reach" in failed.output
+
+
+def test_a_report_names_what_was_not_archived(tmp_path: Path) -> None:
+    store = ArchiveStore(str(tmp_path / "archive"))
+    store.write(f"{range_folder(CLUSTER, 'n1.1', 8, 20)}/{MANIFEST_NAME}", b"{}")
+    _audited(store, 8, 20, begun_after=7, is_partial=True)
+    shown = qm("audit", "report", "--archive", store.url, exit_code=EXIT_PARTIAL)
+    assert "8 to 20" in shown.output
+    assert "1 to 7" in shown.output
