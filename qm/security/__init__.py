@@ -1,5 +1,6 @@
-"""Security descriptors and access checks; hashes, signatures and ciphers follow. Pure.
+"""Security descriptors and access, hashes, signatures and ciphers of messages. Pure.
 
-`sid` and `descriptor` hold [MS-DTYP] 2.4 as bytes and values, `access` decides on access. May
-import `qm.wire` and `qm.names`.
+`sid` and `descriptor` hold [MS-DTYP] 2.4 as bytes and values, `access` decides on access.
+`signature_input` says what a signature covers, `hashes` and `signatures` make and verify it;
+`body_ciphers` encrypt bodies, `session_keys` carry their keys. May import `qm.wire` and `qm.names`.
 """

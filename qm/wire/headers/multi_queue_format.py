@@ -111,6 +111,19 @@ def write_multi_queue_format_header(header: MultiQueueFormatHeader) -> bytes:
     )
 
 
+def write_format_name_list(elements: tuple[FormatNameElement, ...]) -> bytes:
+    """Return the elements of one list, without the padding after the last of them."""
+    names = bytearray()
+    for element in elements:
+        format_type, body = _write_element(element)
+        names += _FORMAT_TYPE.pack(format_type)
+        if format_type != FORMAT_TYPE_DIRECT:
+            # The list itself starts on a boundary, so its own length gives the padding.
+            names += bytes(aligned(len(names)) - len(names))
+        names += body
+    return bytes(names)
+
+
 def _parse_address(
     buffer: Buffer, offset: int, end: int, header_id: int
 ) -> tuple[tuple[FormatNameElement, ...], int]:
@@ -230,14 +243,7 @@ def _write_address(elements: tuple[FormatNameElement, ...], header_id: int) -> b
             SECTION_ADDRESS,
             f"{len(elements)} elements, at most {MQF_ELEMENTS_MAX}",
         )
-    names = bytearray()
-    for element in elements:
-        format_type, body = _write_element(element)
-        names += _FORMAT_TYPE.pack(format_type)
-        if format_type != FORMAT_TYPE_DIRECT:
-            # The list itself starts on a boundary, so its own length gives the padding.
-            names += bytes(aligned(len(names)) - len(names))
-        names += body
+    names = write_format_name_list(elements)
     names += bytes(aligned(len(names)) - len(names))
     return _ADDRESS.pack(_ADDRESS.size + len(names), header_id, 0, len(elements)) + names
 

@@ -1,0 +1,40 @@
+"""Hashes of signatures: MessagePropertiesHeader.HashAlgorithm [MS-MQMQ 2.2.19.3]."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+
+from qm.wire.enums import HashAlgorithm
+
+
+class UnsupportedHash(Exception):
+    """A signature was made with a hash that is unknown, or broken beyond use."""
+
+
+_ALGORITHMS: Final[dict[int, hashes.HashAlgorithm]] = {
+    HashAlgorithm.MD5: hashes.MD5(),
+    HashAlgorithm.SHA1: hashes.SHA1(),
+    HashAlgorithm.SHA256: hashes.SHA256(),
+    HashAlgorithm.SHA512: hashes.SHA512(),
+}
+"""MD2 and MD4 are known by number and refused: forgeries of them cost next to nothing."""
+
+ACCEPTED_HASHES: Final = frozenset({HashAlgorithm.SHA512})
+"""What current systems accept unless they are configured otherwise [MS-MQQB 6, note 1]."""
+
+
+def hash_algorithm(number: int) -> hashes.HashAlgorithm:
+    """Return the hash that a message names. Raises UnsupportedHash."""
+    found = _ALGORITHMS.get(number)
+    if found is None:
+        raise UnsupportedHash(f"hash algorithm 0x{number:04X} is not supported")
+    return found
+
+
+def digest(algorithm: hashes.HashAlgorithm, parts: Iterable[bytes]) -> bytes:
+    """Return the hash of the parts, one after the other."""
+    hashing = hashes.Hash(algorithm)
+    for part in parts:
+        hashing.update(part)
+    return hashing.finalize()

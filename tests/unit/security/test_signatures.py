@@ -1,0 +1,221 @@
+"""Signatures of versions 1.0, 2.0 and 3.0 against openssl's, byte for byte."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.rsa import (
+    RSAPrivateKey,
+    RSAPublicNumbers,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from msgspec.structs import replace
+
+from qm.security.hashes import UnsupportedHash, hash_algorithm
+from qm.security.signature_input import SignatureVersion, signature_input
+from qm.security.signatures import sign, verified_version
+from qm.wire.enums import HashAlgorithm
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    QueueHost,
+)
+
+_MADE = json.loads((Path(__file__).parents[2] / "data/security/signatures.json").read_text())
+CASES = _MADE["cases"]
+ALL_HASHES = frozenset(HashAlgorithm)
+
+MESSAGE = UserMessage(
+    UserHeader(
+        bytes(range(16)),
+        PrivateQueueFormatNameId(QueueHost.DESTINATION, 5),
+        admin_queue=PrivateQueueFormatName(bytes(range(16, 32)), 7),
+        response_queue=DirectQueueFormatName("OS:here\\answers"),
+        connector_type=bytes(range(64, 80)),
+        is_recoverable=True,
+        has_negative_journaling=True,
+        has_positive_journaling=True,
+    ),
+    MessagePropertiesHeader(
+        b"Pay 100 to Bob.",
+        "Pay",
+        flags=0x0D,
+        correlation_id=bytes(range(40, 60)),
+        body_type=8,
+        application_tag=9,
+        extension_data=b"extension",
+    ),
+    priority=3,
+)
+"""What openssl_vectors.py concatenates by hand."""
+
+
+def private_key(bits: int) -> RSAPrivateKey:
+    key = load_pem_private_key(_MADE["keys"][str(bits)].encode(), None)
+    assert isinstance(key, RSAPrivateKey)
+    return key
+
+
+def hashed_by(message: UserMessage, algorithm: int) -> UserMessage:
+    return replace(message, properties=replace(message.properties, hash_algorithm=algorithm))
+
+
+def with_list(message: UserMessage, signature: bytes = b"") -> UserMessage:
+    destinations = (DirectQueueFormatName("OS:a\\q"),)
+    return replace(
+        message, multi_queue_format=MultiQueueFormatHeader(destinations, signature=signature)
+    )
+
+
+def signed(message: UserMessage, version: SignatureVersion, signature: bytes) -> UserMessage:
+    if version is SignatureVersion.MSMQ_3:
+        return with_list(message, signature)
+    return replace(message, security=SecurityHeader(signature=signature))
+
+
+def case_name(case: dict[str, Any]) -> str:
+    return f"{case['version']}-{case['hash_algorithm']:04x}-{case['key_bits']}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_name)
+def test_signatures_are_those_of_openssl(case: dict[str, Any]) -> None:
+    version = SignatureVersion(case["version"])
+    message = hashed_by(MESSAGE, case["hash_algorithm"])
+    if version is SignatureVersion.MSMQ_3:
+        message = with_list(message)
+    assert b"".join(signature_input(message, version)).hex() == case["input_hex"]
+    key, made = private_key(case["key_bits"]), bytes.fromhex(case["signature_hex"])
+    assert sign(message, version, key) == made
+    for signature in (made, made[::-1]):
+        packet = signed(message, version, signature)
+        assert verified_version(packet, key.public_key(), ALL_HASHES) is version
+
+
+def _header(**changes: Any) -> Callable[[UserMessage], UserMessage]:
+    return lambda message: replace(message, user_header=replace(message.user_header, **changes))
+
+
+def _properties(**changes: Any) -> Callable[[UserMessage], UserMessage]:
+    return lambda message: replace(message, properties=replace(message.properties, **changes))
+
+
+IN_ALL = {
+    "correlation_id": _properties(correlation_id=bytes(20)),
+    "application_tag": _properties(application_tag=10),
+    "body": _properties(message_body=b"Pay 900 to Bob."),
+    "label": _properties(label="pay"),
+    "no label": _properties(label=None),
+    "response_queue": _header(response_queue=None),
+    "admin_queue": _header(admin_queue=PrivateQueueFormatName(bytes(16), 7)),
+}
+FROM_2_ON = {
+    "source": _header(source_queue_manager=bytes(16)),
+    "delivery": _header(is_recoverable=False),
+    "priority": lambda message: replace(message, priority=4),
+    "positive journaling": _header(has_positive_journaling=False),
+    "negative journaling": _header(has_negative_journaling=False),
+    "acknowledgments": _properties(flags=0),
+    "message_class": _properties(message_class=1),
+    "body_type": _properties(body_type=0),
+    "connector_type": _header(connector_type=None),
+}
+ONLY_2 = {"destination": _header(destination_queue=DirectQueueFormatName("OS:there\\q"))}
+ONLY_3 = {
+    "extension": _properties(extension_data=b""),
+    "list": lambda message: replace(
+        message,
+        multi_queue_format=replace(
+            message.multi_queue_format, destination=(DirectQueueFormatName("OS:b\\q"),)
+        ),
+    ),
+}
+ALTERED = [
+    *((SignatureVersion.MSMQ_1, change) for change in IN_ALL.items()),
+    *((SignatureVersion.MSMQ_2, change) for change in (IN_ALL | FROM_2_ON | ONLY_2).items()),
+    *((SignatureVersion.MSMQ_3, change) for change in (IN_ALL | FROM_2_ON | ONLY_3).items()),
+]
+
+
+@pytest.mark.parametrize(
+    ("version", "change"), ALTERED, ids=lambda each: each[0] if isinstance(each, tuple) else None
+)
+def test_a_message_altered_in_a_signed_field_is_not_verified(
+    version: SignatureVersion, change: tuple[str, Callable[[UserMessage], UserMessage]]
+) -> None:
+    key = private_key(1024)
+    plain = with_list(MESSAGE) if version is SignatureVersion.MSMQ_3 else MESSAGE
+    message = signed(plain, version, sign(plain, version, key))
+    assert verified_version(message, key.public_key()) is version
+    assert verified_version(change[1](message), key.public_key()) is None
+
+
+def test_what_a_router_changes_is_not_signed() -> None:
+    key = private_key(1024)
+    message = signed(MESSAGE, SignatureVersion.MSMQ_2, sign(MESSAGE, SignatureVersion.MSMQ_2, key))
+    routed = _header(hop_count=3, queue_manager_address=bytes(range(16)), message_id=77)(message)
+    routed = replace(
+        routed,
+        transaction=TransactionHeader(TxSequenceId(time_stamp=1, ordinal=1), 1, 0),
+        time_to_reach_queue=4,
+    )
+    assert verified_version(routed, key.public_key()) is SignatureVersion.MSMQ_2
+
+
+def test_direct_names_may_be_signed_with_their_count() -> None:
+    key = private_key(1024)
+    plain = replace(MESSAGE, user_header=replace(MESSAGE.user_header, admin_queue=None))
+    text = b"".join(signature_input(plain, SignatureVersion.MSMQ_1, has_direct_counts=True))
+    name = "OS:here\\answers".encode("utf-16-le") + b"\0\0"
+    assert text.endswith(len(name).to_bytes(2, "little") + name)
+    signature = key.sign(text, padding.PKCS1v15(), hashes.SHA512())[::-1]
+    message = signed(plain, SignatureVersion.MSMQ_1, signature)
+    assert verified_version(message, key.public_key()) is SignatureVersion.MSMQ_1
+
+
+@pytest.mark.parametrize("number", [HashAlgorithm.MD2, HashAlgorithm.MD4, 0, 0x8009])
+def test_broken_and_unknown_hashes_are_refused(number: int) -> None:
+    with pytest.raises(UnsupportedHash, match=f"0x{number:04X}"):
+        hash_algorithm(number)
+    key = private_key(1024)
+    message = signed(hashed_by(MESSAGE, number), SignatureVersion.MSMQ_2, bytes(128))
+    assert verified_version(message, key.public_key(), {number}) is None
+
+
+def test_a_hash_that_is_not_accepted_verifies_nothing() -> None:
+    key = private_key(1024)
+    weak = hashed_by(MESSAGE, HashAlgorithm.MD5)
+    message = signed(weak, SignatureVersion.MSMQ_2, sign(weak, SignatureVersion.MSMQ_2, key))
+    assert verified_version(message, key.public_key(), {HashAlgorithm.MD5})
+    assert verified_version(message, key.public_key()) is None
+
+
+def test_another_key_and_broken_signatures_verify_nothing() -> None:
+    key = private_key(1024)
+    made = sign(MESSAGE, SignatureVersion.MSMQ_2, key)
+    other = generate_private_key(65537, 1024).public_key()
+    assert verified_version(signed(MESSAGE, SignatureVersion.MSMQ_2, made), other) is None
+    for signature in (b"", b"\0", made[:-1], made + b"\0", bytes(128), b"\xff" * 128):
+        message = signed(MESSAGE, SignatureVersion.MSMQ_2, signature) if signature else MESSAGE
+        assert verified_version(message, key.public_key()) is None
+
+
+@pytest.mark.parametrize(
+    ("exponent", "bits"), [(2**40 + 1, 1024), (3, 16384), (65537, 384)], ids=str
+)
+def test_keys_outside_the_limits_verify_nothing(exponent: int, bits: int) -> None:
+    key = RSAPublicNumbers(exponent, (1 << bits - 1) + 1).public_key()
+    message = signed(MESSAGE, SignatureVersion.MSMQ_2, b"\1" * (bits // 8))
+    assert verified_version(message, key) is None
