@@ -9,7 +9,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-PROVENANCE = "made: openssl 3 command line and concatenation by hand (tests/unit/security/openssl_vectors.py)"
+PROVENANCE = "made: openssl 3 and concatenation by hand (tests/unit/security/openssl_vectors.py)"
 SOURCE = bytes(range(16))
 BODY = b"Pay 100 to Bob."
 LABEL = "Pay".encode("utf-16-le") + b"\0\0"
