@@ -20,7 +20,12 @@ from qm.archive.bodies import DataTurns, Span
 from qm.archive.checkpoints import CheckpointExport, CheckpointTurns, find_newest
 from qm.archive.columns import MarkReport
 from qm.archive.contention import core_wanted_s
-from qm.archive.destination import Destination, DestinationError, open_destination
+from qm.archive.destination import (
+    Destination,
+    DestinationError,
+    SignedDestination,
+    open_destination,
+)
 from qm.archive.exported import find_exported
 from qm.archive.limits import (
     ACK_MARKS_WAITING_MAX,
@@ -46,6 +51,7 @@ from qm.archive.source import ArchiveSource, LogGone, LogHold
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.store.effects.effects_log import EffectsLog, Exported, place_of, total_bytes_of
+from qm.store.signing import Signer
 
 logger = logging.getLogger(__name__)
 
@@ -98,11 +104,12 @@ class Archiver:
         turn: Callable[[], int] = lambda: 0,
         ask_others: AskOthers = _nobody,
         wanted_s: Callable[[], float] = core_wanted_s,
+        signer: Callable[[], Signer | None] = lambda: None,
     ) -> None:
         """`take_acks`: the acknowledgements that this node's edge sent since the last call;
         `on_alarm`: takes name and text of a condition that an operator must act on; `turn`: see
         CheckpointTurns and DataTurns; `ask_others`: returns `data_span` of the members that answer;
-        `wanted_s`: see LoadGate.
+        `wanted_s`: see LoadGate; `signer`: signs manifests, called in a thread.
         """
         self._config = config
         self._identity = identity
@@ -130,6 +137,7 @@ class Archiver:
         is_full = config.policy is Policy.FULL
         self._turns = CheckpointTurns(config.checkpoint_bytes if is_full else 0, turn)
         self._ask_others = ask_others
+        self._signer = signer
         self._ask_at = 0.0
         held_max = int(config.hold_bytes * HELD_BEFORE_WAITING_ENDS)
         self._quiet = LoadGate(self._loop.time, wanted_s, config.busy_wait_s, held_max)
@@ -390,7 +398,7 @@ class Archiver:
         identity, known = self._identity, keeper.exported
 
         def ask() -> tuple[Destination, Exported]:
-            destination = open_destination(self._config.url)
+            destination = SignedDestination(open_destination(self._config.url), self._signer)
             return destination, find_exported(destination, identity, known)
 
         destination, found = await self._in_thread(ask)

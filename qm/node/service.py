@@ -40,6 +40,7 @@ from qm.node.upkeep.descriptors import Descriptors
 from qm.node.upkeep.diagnosis import Diagnosis
 from qm.node.upkeep.drain import Drain
 from qm.node.upkeep.event_journal import Journal
+from qm.node.upkeep.export_signer import ExportSigner
 from qm.node.upkeep.gauges import Gauges
 from qm.node.upkeep.housekeeping import Certificates, DiskWatch, Housekeeping
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
@@ -97,6 +98,7 @@ class Service:
             self.replicated, self.msmq, self.members.inspect_all, self.members.transfer
         )
         self.gauges: Final = Gauges(self.replicated, metrics)
+        self._signer = ExportSigner(config.storage, config.data, metrics)
         self.operations: Final = self._new_operations(channels)
         # Wall time of this node, as in its log; cluster time is unknown before the first entry.
         self._events = EventLog(wall_ms)
@@ -104,7 +106,13 @@ class Service:
         self.api: Final = self._new_api_server(tls)
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = Archiving(
-            config.archive, self.replicated, self.msmq, self._journal.alarm, metrics, self.members
+            config.archive,
+            self.replicated,
+            self.msmq,
+            self._journal.alarm,
+            metrics,
+            self.members,
+            self._signer,
         )
         self._descriptors = Descriptors(metrics)
         self._certificates = Certificates(certificate_files(config.tls), metrics)
@@ -156,7 +164,7 @@ class Service:
             self.disk,
             self._drain,
             self.msmq,
-            Backups(self.replicated, self._metrics),
+            Backups(self.replicated, self._metrics, self._signer),
             Diagnosis(self._config, self._metrics.registry, self.gauges.refresh),
             self._config.data,
         )

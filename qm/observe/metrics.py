@@ -146,6 +146,7 @@ TABLE: Final[tuple[Metric, ...]] = (
     ),
     Metric("quorate_duties_failed_total", _COUNTER, "Failed background tasks", ("work",)),
     Metric("quorate_backups_total", _COUNTER, "Backups: done or broken_off", ("result",)),
+    Metric("quorate_exports_unsigned_total", _COUNTER, "Exports without a key to sign them"),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
     Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),
     Metric("quorate_certificate_expiry_seconds", _GAUGE, "Time to certificate expiry", ("file",)),
