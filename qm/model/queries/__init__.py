@@ -6,7 +6,6 @@ Every function takes a `View` and returns structs that share nothing with the st
 
 from qm.model.queries.administrative import (
     ClientInfo,
-    DirectoryAnswer,
     OpenInfo,
     OutboxItem,
     QueueManagerInfo,
@@ -76,7 +75,6 @@ __all__ = [
     "SCANNED_ROWS_MAX",
     "ClassCounts",
     "ClientInfo",
-    "DirectoryAnswer",
     "IncomingSequence",
     "OpenInfo",
     "OperationInfo",
