@@ -5,7 +5,7 @@ Changing a value changes what apply does: it needs a new apply version.
 
 from typing import Final
 
-APPLY_VERSION: Final = 5
+APPLY_VERSION: Final = 6
 """Newest behaviour of apply that this build knows."""
 VERSION_OF_BLAKE3: Final = 2
 """Apply version from which on the chain hashes entries' data with BLAKE3 instead of SHA-256."""
