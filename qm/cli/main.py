@@ -31,6 +31,7 @@ _NOUNS: Final = {
     "defs": "qm.cli.queues.defs:defs",
     "demo": "qm.cli.drills.demo:demo",
     "dev": "qm.cli.cluster.dev:dev",
+    "directory": "qm.cli.queues.directory:directory",
     "drill": "qm.cli.drills.drill:drill",
     "events": "qm.cli.cluster.watch:events",
     "journal": "qm.cli.queues.copies:journal",

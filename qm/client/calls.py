@@ -88,6 +88,7 @@ class Stubs:
         self.queues = control_pb2_grpc.QueueControlStub(channel)
         self.outgoing = control_pb2_grpc.OutgoingControlStub(channel)
         self.peers = control_pb2_grpc.PeerControlStub(channel)
+        self.directory = control_pb2_grpc.DirectoryControlStub(channel)
         self.messages = control_pb2_grpc.MessageControlStub(channel)
         self.clients = control_pb2_grpc.ClientControlStub(channel)
         self.definitions = control_pb2_grpc.DefinitionControlStub(channel)

@@ -1419,6 +1419,218 @@ class PeerControl:
             _registered_method=True)
 
 
+class DirectoryControlStub:
+    """The directory ---------------------------------------------------------------------------------
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ListObjects = channel.unary_unary(
+                '/quorate.control.v1.DirectoryControl/ListObjects',
+                request_serializer=qm_dot_pb_dot_control__pb2.ListObjectsRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ListObjectsReply.FromString,
+                _registered_method=True)
+        self.PutObject = channel.unary_unary(
+                '/quorate.control.v1.DirectoryControl/PutObject',
+                request_serializer=qm_dot_pb_dot_control__pb2.PutObjectRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.PutObjectReply.FromString,
+                _registered_method=True)
+        self.DeleteObject = channel.unary_unary(
+                '/quorate.control.v1.DirectoryControl/DeleteObject',
+                request_serializer=qm_dot_pb_dot_control__pb2.DeleteObjectRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.DeleteObjectReply.FromString,
+                _registered_method=True)
+        self.GetQueuePath = channel.unary_unary(
+                '/quorate.control.v1.DirectoryControl/GetQueuePath',
+                request_serializer=qm_dot_pb_dot_control__pb2.GetQueuePathRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.QueuePath.FromString,
+                _registered_method=True)
+
+
+class DirectoryControlServicer:
+    """The directory ---------------------------------------------------------------------------------
+
+    """
+
+    def ListObjects(self, request, context):
+        """Objects of a class that satisfy every filter ([MS-MQDMPR] 3.1.7.1.20 to .23). A page may be
+        short, even empty, and still have a next one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutObject(self, request, context):
+        """Create an object or change attributes of one. Queues and the queue manager are published as
+        they are: QueueControl changes them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteObject(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetQueuePath(self, request, context):
+        """Where the queue of a format name is (3.1.7.1.26).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_DirectoryControlServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ListObjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListObjects,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ListObjectsRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ListObjectsReply.SerializeToString,
+            ),
+            'PutObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutObject,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.PutObjectRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.PutObjectReply.SerializeToString,
+            ),
+            'DeleteObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteObject,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.DeleteObjectRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.DeleteObjectReply.SerializeToString,
+            ),
+            'GetQueuePath': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetQueuePath,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.GetQueuePathRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.QueuePath.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quorate.control.v1.DirectoryControl', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quorate.control.v1.DirectoryControl', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class DirectoryControl:
+    """The directory ---------------------------------------------------------------------------------
+
+    """
+
+    @staticmethod
+    def ListObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.DirectoryControl/ListObjects',
+            qm_dot_pb_dot_control__pb2.ListObjectsRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ListObjectsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.DirectoryControl/PutObject',
+            qm_dot_pb_dot_control__pb2.PutObjectRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.PutObjectReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.DirectoryControl/DeleteObject',
+            qm_dot_pb_dot_control__pb2.DeleteObjectRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.DeleteObjectReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetQueuePath(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.DirectoryControl/GetQueuePath',
+            qm_dot_pb_dot_control__pb2.GetQueuePathRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.QueuePath.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class MessageControlStub:
     """Messages as operators see them ----------------------------------------------------------------
 

@@ -394,6 +394,82 @@ class PeerControlServicer(metaclass=_abc_1.ABCMeta):
 
 def add_PeerControlServicer_to_server(servicer: PeerControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class DirectoryControlStub:
+    """The directory ---------------------------------------------------------------------------------"""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> DirectoryControlAsyncStub: ...
+    ListObjects: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListObjectsRequest, _control_pb2.ListObjectsReply]
+    """Objects of a class that satisfy every filter ([MS-MQDMPR] 3.1.7.1.20 to .23). A page may be
+    short, even empty, and still have a next one.
+    """
+    PutObject: _grpc.UnaryUnaryMultiCallable[_control_pb2.PutObjectRequest, _control_pb2.PutObjectReply]
+    """Create an object or change attributes of one. Queues and the queue manager are published as
+    they are: QueueControl changes them.
+    """
+    DeleteObject: _grpc.UnaryUnaryMultiCallable[_control_pb2.DeleteObjectRequest, _control_pb2.DeleteObjectReply]
+    GetQueuePath: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetQueuePathRequest, _control_pb2.QueuePath]
+    """Where the queue of a format name is (3.1.7.1.26)."""
+
+@_typing.type_check_only
+class DirectoryControlAsyncStub(DirectoryControlStub):
+    """The directory ---------------------------------------------------------------------------------"""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    ListObjects: _aio.UnaryUnaryMultiCallable[_control_pb2.ListObjectsRequest, _control_pb2.ListObjectsReply]  # type: ignore[assignment]
+    """Objects of a class that satisfy every filter ([MS-MQDMPR] 3.1.7.1.20 to .23). A page may be
+    short, even empty, and still have a next one.
+    """
+    PutObject: _aio.UnaryUnaryMultiCallable[_control_pb2.PutObjectRequest, _control_pb2.PutObjectReply]  # type: ignore[assignment]
+    """Create an object or change attributes of one. Queues and the queue manager are published as
+    they are: QueueControl changes them.
+    """
+    DeleteObject: _aio.UnaryUnaryMultiCallable[_control_pb2.DeleteObjectRequest, _control_pb2.DeleteObjectReply]  # type: ignore[assignment]
+    GetQueuePath: _aio.UnaryUnaryMultiCallable[_control_pb2.GetQueuePathRequest, _control_pb2.QueuePath]  # type: ignore[assignment]
+    """Where the queue of a format name is (3.1.7.1.26)."""
+
+class DirectoryControlServicer(metaclass=_abc_1.ABCMeta):
+    """The directory ---------------------------------------------------------------------------------"""
+
+    @_abc_1.abstractmethod
+    def ListObjects(
+        self,
+        request: _control_pb2.ListObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListObjectsReply, _abc.Awaitable[_control_pb2.ListObjectsReply]]:
+        """Objects of a class that satisfy every filter ([MS-MQDMPR] 3.1.7.1.20 to .23). A page may be
+        short, even empty, and still have a next one.
+        """
+
+    @_abc_1.abstractmethod
+    def PutObject(
+        self,
+        request: _control_pb2.PutObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.PutObjectReply, _abc.Awaitable[_control_pb2.PutObjectReply]]:
+        """Create an object or change attributes of one. Queues and the queue manager are published as
+        they are: QueueControl changes them.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteObject(
+        self,
+        request: _control_pb2.DeleteObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.DeleteObjectReply, _abc.Awaitable[_control_pb2.DeleteObjectReply]]: ...
+
+    @_abc_1.abstractmethod
+    def GetQueuePath(
+        self,
+        request: _control_pb2.GetQueuePathRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.QueuePath, _abc.Awaitable[_control_pb2.QueuePath]]:
+        """Where the queue of a format name is (3.1.7.1.26)."""
+
+def add_DirectoryControlServicer_to_server(servicer: DirectoryControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class MessageControlStub:
     """Messages as operators see them ----------------------------------------------------------------"""
 

@@ -320,6 +320,17 @@ def test_without_a_timeout_a_peek_waits_for_ever() -> None:
     for peek in (MSMQQueue.Peek, MSMQQueue.PeekCurrent, MSMQQueue.PeekNext):
         assert inspect.signature(peek).parameters["ReceiveTimeout"].default == FOREVER
 
+    async def scenario(reader: Reader) -> None:
+        waiting = await reader.waits(reader.peek(timeout_ms=FOREVER), 1)
+        assert not waiting.done()
+        await reader.send(b"a")
+        assert bodies(await waiting) == [b"a"]
+        name = control_pb2.QueueName(queue_id=reader.queue.queue_id)
+        await reader.client.queues.DeleteQueue(control_pb2.DeleteQueueRequest(queue=name))
+        assert (await reader.peek(timeout_ms=FOREVER)).status == 0xC00E_004B
+
+    reading(scenario)
+
 
 @pytest.mark.spec(
     "DM-3.1.7.1.1-01", "DM-3.2.7.1-01", "DM-3.1.7.1.6-02", "DM-3.1.7.3.1-01", "DM-3.1.7.1.14-01"

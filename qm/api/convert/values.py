@@ -48,6 +48,15 @@ def plain_value(
     return tuple(plain.items) if wanted in ("texts", "datas") else plain
 
 
+def plain_of(value: control_pb2.Value, field: str) -> Any:
+    """Return a value as the Python type that its kind says. Raises InvalidArgument."""
+    kind = value.WhichOneof("kind")
+    if kind is None:
+        raise InvalidArgument(field, "a value is missing")
+    plain = getattr(value, kind)
+    return tuple(plain.items) if kind in ("texts", "datas") else plain
+
+
 def shown_value(plain: Any) -> control_pb2.Value:
     """Return a value of the state for a caller."""
     if isinstance(plain, bool):

@@ -5,28 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.guid import Guid
 from qm.cli.lib.output import confirm, instant, output_option, show_one, show_rows, yes_option
 from qm.cli.lib.pages import all_pages
 
 _COLUMNS = ("queue_manager", "address", "pins", "heard", "destinations", "history_rows")
-
-
-class _Guid(click.ParamType):  # type: ignore[type-arg]  # generic in stubs only
-    name = "guid"
-
-    @override
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bytes:
-        from qm.names.guid import guid_from_text
-
-        found = guid_from_text(str(value).strip("{}"))
-        if found is None:
-            self.fail(f"{value!r} is not a GUID: write 8-4-4-4-12 hex digits", param, ctx)
-        return found
 
 
 @click.group()
@@ -54,7 +39,7 @@ def list_peers(connection: Connection, address: str, output: str) -> None:
 
 
 @peer.command()
-@click.argument("queue_manager", type=_Guid())
+@click.argument("queue_manager", type=Guid())
 @output_option
 @connected
 def show(connection: Connection, queue_manager: bytes, output: str) -> None:
@@ -78,7 +63,7 @@ def show(connection: Connection, queue_manager: bytes, output: str) -> None:
 
 
 @peer.command()
-@click.argument("queue_manager", type=_Guid())
+@click.argument("queue_manager", type=Guid())
 @click.option(
     "--address-only",
     is_flag=True,

@@ -47,6 +47,7 @@ from qm.wire.structures.user_certificate import parse_user_certificates
 MQ_OK: Final = 0
 OBJECTS_MAX: Final = 100_000
 _SCAN_ROWS: Final = 256
+_ROWS_PER_PAGE_MAX: Final = 4_096
 _DIGEST_BYTES: Final = 16
 _GUIDS: Final = tuple[bytes, ...]
 
@@ -316,6 +317,34 @@ class Directory:
             return DirectoryOperationResult.SUCCESS, _chosen(found, attributes)
         return DirectoryOperationResult.OBJECT_NOT_FOUND, None
 
+    def page(
+        self,
+        object_type: DirectoryObjectType,
+        filters: list[Filter],
+        attributes: list[str] | None,
+        after: bytes,
+        objects_max: int,
+    ) -> tuple[list[DirectoryObject], bytes | None]:
+        """Read Directory in bounded steps: objects whose rows follow `after`, and where the next
+        step begins; None at the end. A step reads at most _ROWS_PER_PAGE_MAX rows.
+        """
+        if object_type is DirectoryObjectType.QUEUE_MANAGER:
+            found = self._matching(object_type, filters)
+            return [_chosen(one, attributes) for one in found], None
+        is_queue = object_type is DirectoryObjectType.QUEUE
+        table, key_bytes = (Table.QUEUE, 4) if is_queue else (Table.DIRECTORY, 16)
+        low = after + b"\0" if after else b""
+        high = b"\xff" * (key_bytes + 1)
+        rows = self._ledger.state.scan(table, low, high, _ROWS_PER_PAGE_MAX)
+        objects: list[DirectoryObject] = []
+        for key, row in rows:
+            one = _published(row) if is_queue else _stored(object_type, key, row)
+            if one is not None and _satisfies(one, filters):
+                objects.append(_chosen(one, attributes))
+                if len(objects) == objects_max:
+                    return objects, key
+        return objects, rows[-1][0] if len(rows) == _ROWS_PER_PAGE_MAX else None
+
     def query(
         self,
         object_type: DirectoryObjectType,
@@ -337,11 +366,7 @@ class Directory:
         self, object_type: DirectoryObjectType, filters: list[Filter]
     ) -> Iterator[DirectoryObject]:
         for found in self._objects(object_type):
-            if all(
-                one.attribute in found.attributes
-                and one.operator.holds(found.attributes[one.attribute], one.value)
-                for one in filters
-            ):
+            if _satisfies(found, filters):
                 yield found
 
     def _objects(self, object_type: DirectoryObjectType) -> Iterator[DirectoryObject]:
@@ -356,23 +381,15 @@ class Directory:
             yield from self._queues()
             return
         for identifier, row in self._rows(Table.DIRECTORY, 16):
-            stored = decode(DirectoryObjectRow, row)
-            if stored.object_type == object_type:
-                values = {name: _decoded(value) for name, value in stored.attributes.items()}
-                values["identifier"] = identifier
-                yield DirectoryObject(identifier, object_type, values)
+            stored = _stored(object_type, identifier, row)
+            if stored is not None:
+                yield stored
 
     def _queues(self) -> Iterator[DirectoryObject]:
-        """Only public queues are published (3.1.1.2 QueueType), without their subqueues."""
         for _, row in self._rows(Table.QUEUE, 4):
-            queue = decode(Queue, row)
-            is_application = queue.kind is QueueKind.APPLICATION
-            is_public = queue.queue_type is QueueType.PUBLIC
-            if is_application and is_public and not queue.is_deleting:
-                names = (*QUEUE_ATTRIBUTES, *_ALSO_PUBLISHED_OF_QUEUE)
-                values = {name: getattr(queue, name) for name in names}
-                values["identifier"] = queue.identifier
-                yield DirectoryObject(queue.identifier, DirectoryObjectType.QUEUE, values)
+            published = _published(row)
+            if published is not None:
+                yield published
 
     def _rows(self, table: Table, key_bytes: int) -> Iterator[tuple[bytes, bytes]]:
         low = b""
@@ -401,6 +418,38 @@ class Query:
     def end(self) -> None:
         """Release the result."""
         self._objects = []
+
+
+def _satisfies(found: DirectoryObject, filters: list[Filter]) -> bool:
+    return all(
+        one.attribute in found.attributes
+        and one.operator.holds(found.attributes[one.attribute], one.value)
+        for one in filters
+    )
+
+
+def _stored(
+    object_type: DirectoryObjectType, identifier: bytes, row: bytes
+) -> DirectoryObject | None:
+    """Return the object of a row if it is of this class."""
+    stored = decode(DirectoryObjectRow, row)
+    if stored.object_type != object_type:
+        return None
+    values = {name: _decoded(value) for name, value in stored.attributes.items()}
+    return DirectoryObject(identifier, object_type, values | {"identifier": identifier})
+
+
+def _published(row: bytes) -> DirectoryObject | None:
+    """Return a queue's object: only public queues are published (3.1.1.2 QueueType), without their
+    subqueues.
+    """
+    queue = decode(Queue, row)
+    is_public = queue.kind is QueueKind.APPLICATION and queue.queue_type is QueueType.PUBLIC
+    if not is_public or queue.is_deleting:
+        return None
+    names = (*QUEUE_ATTRIBUTES, *_ALSO_PUBLISHED_OF_QUEUE)
+    values = {name: getattr(queue, name) for name in names} | {"identifier": queue.identifier}
+    return DirectoryObject(queue.identifier, DirectoryObjectType.QUEUE, values)
 
 
 def _chosen(found: DirectoryObject, attributes: list[str] | None) -> DirectoryObject:

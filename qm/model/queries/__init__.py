@@ -6,7 +6,6 @@ Every function takes a `View` and returns structs that share nothing with the st
 
 from qm.model.queries.administrative import (
     ClientInfo,
-    DirectoryAnswer,
     OpenInfo,
     OutboxItem,
     QueueManagerInfo,
@@ -79,7 +78,6 @@ __all__ = [
     "AddressUseInfo",
     "ClassCounts",
     "ClientInfo",
-    "DirectoryAnswer",
     "IncomingSequence",
     "OpenInfo",
     "OperationInfo",

@@ -6,7 +6,7 @@ import msgspec
 
 from qm.model.clients.clients import client_key, holder_key
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
-from qm.model.management.directory import DirectoryObject, Filter, SortKey
+from qm.model.management.directory import DirectoryObject, Filter
 from qm.model.management.members import META_MEMBER, META_MEMBER_END
 from qm.model.messages.message import TIME_TO_REACH_QUEUE_DEFAULT_S
 from qm.model.queries.view import Page, View, Walk, page_size
@@ -81,14 +81,6 @@ class OutboxItem(msgspec.Struct, frozen=True):
     queue_manager: bytes
     address: str
     payload: bytes
-
-
-class DirectoryAnswer(msgspec.Struct, frozen=True):
-    """A directory read's result."""
-
-    status: DirectoryOperationResult
-    objects: list[DirectoryObject]
-    has_more: bool
 
 
 def queue_manager(view: View) -> QueueManagerInfo | None:
@@ -230,27 +222,14 @@ def read_directory(
     filters: Sequence[Filter] = (),
     *,
     attributes: Sequence[str] | None = None,
-    sort: Sequence[SortKey] = (),
-    skip: int = 0,
+    after: bytes = b"",
     limit: int = 100,
-) -> DirectoryAnswer:
-    """Return directory objects that satisfy every filter, without the first `skip` (3.1.7.1.20)."""
-    query = view.directory.query(
-        object_type,
-        list(filters),
-        None if attributes is None else list(attributes),
-        list(sort),
+) -> Page[DirectoryObject, bytes]:
+    """Return directory objects that satisfy every filter, in the order of their rows
+    (3.1.7.1.20 to .23). A page may be short, even empty, and still have a next one.
+    """
+    chosen = None if attributes is None else list(attributes)
+    found, following = view.directory.page(
+        object_type, list(filters), chosen, after, page_size(limit)
     )
-    found: list[DirectoryObject] = []
-    wanted = page_size(limit)
-    while (one := query.next()[1]) is not None:
-        if skip:
-            skip -= 1
-            continue
-        if len(found) == wanted:
-            return DirectoryAnswer(DirectoryOperationResult.SUCCESS, found, has_more=True)
-        found.append(one)
-    status = DirectoryOperationResult.SUCCESS
-    if not found:
-        status = DirectoryOperationResult.OBJECT_NOT_FOUND
-    return DirectoryAnswer(status, found, has_more=False)
+    return Page(found, following)

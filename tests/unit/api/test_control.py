@@ -32,6 +32,7 @@ class Operator:
         self.queues: Any = control_pb2_grpc.QueueControlStub(channel)
         self.outgoing: Any = control_pb2_grpc.OutgoingControlStub(channel)
         self.peers: Any = control_pb2_grpc.PeerControlStub(channel)
+        self.directory: Any = control_pb2_grpc.DirectoryControlStub(channel)
         self.messages: Any = control_pb2_grpc.MessageControlStub(channel)
         self.clients: Any = control_pb2_grpc.ClientControlStub(channel)
         self.definitions: Any = control_pb2_grpc.DefinitionControlStub(channel)
@@ -617,5 +618,64 @@ def test_peers_are_listed_shown_and_forgotten() -> None:
                 await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
             with refused(INVALID, field="queue_manager"):
                 await peers.ForgetPeer(pb.ForgetPeerRequest(queue_manager=b"short"))
+
+    run(scenario())
+
+
+def test_objects_of_the_directory_are_written_listed_and_deleted() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            directory = operator.directory
+            site = {"name": text("North"), "inter_site_replication_interval": number(30)}
+            put = pb.PutObjectRequest(object_class="site", attributes=site)
+            identifier = (await directory.PutObject(put)).identifier
+            with refused(grpc.StatusCode.FAILED_PRECONDITION):
+                other = pb.PutObjectRequest(object_class="site", identifier=b"o" * 16)
+                other.attributes["name"].text = "NORTH"
+                await directory.PutObject(other)
+            with refused(INVALID, field="object_class"):
+                await directory.PutObject(pb.PutObjectRequest(object_class="queue"))
+            with refused(INVALID, field="attributes[colour]"):
+                red = {"colour": text("red")}
+                await directory.PutObject(pb.PutObjectRequest(object_class="site", attributes=red))
+
+            async def names(*filters: pb.DirectoryFilter) -> list[str]:
+                asked = pb.ListObjectsRequest(object_class="site", filters=filters)
+                found = (await directory.ListObjects(asked)).objects
+                return [one.attributes["name"].text for one in found]
+
+            def filter_of(operator: str, interval: int) -> pb.DirectoryFilter:
+                name = "inter_site_replication_interval"
+                return pb.DirectoryFilter(attribute=name, operator=operator, value=number(interval))
+
+            assert await names() == await names(filter_of("", 30)) == ["North"]
+            assert await names(filter_of(">", 30)) == await names(filter_of("!=", 30)) == []
+            with refused(INVALID, field="filters"):
+                await names(filter_of("~", 30))
+            await operator.create(".\\orders")
+            queues = await directory.ListObjects(pb.ListObjectsRequest(object_class="queue"))
+            (queue,) = queues.objects
+            assert queue.attributes["pathname"].text.endswith("\\orders")
+            delete = pb.DeleteObjectRequest(object_class="site", identifier=identifier)
+            await directory.DeleteObject(delete)
+            assert await names() == []
+            with refused(grpc.StatusCode.NOT_FOUND):
+                await directory.DeleteObject(
+                    pb.DeleteObjectRequest(object_class="site", identifier=b"?" * 16)
+                )
+
+    run(scenario())
+
+
+def test_the_path_of_a_queue_is_found_by_its_format_name() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            directory = Operator(channel).directory
+            asked = pb.GetQueuePathRequest(format_name="DIRECT=OS:far\\private$\\q")
+            found = await directory.GetQueuePath(asked)
+            assert (found.path_name, found.machine_name) == ("far\\PRIVATE$\\q", "far")
+            with refused(INVALID):
+                await directory.GetQueuePath(pb.GetQueuePathRequest(format_name="nonsense"))
 
     run(scenario())

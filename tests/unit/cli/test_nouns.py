@@ -428,3 +428,16 @@ def test_a_peer_is_listed_shown_and_forgotten(qm: Qm, orders: str) -> None:
     assert qm.json("peer", "list") == []
     qm("peer", "show", text, exit_code=EXIT_REFUSED)
     qm("peer", "show", "nonsense", exit_code=USAGE)
+
+
+def test_objects_of_the_directory_are_put_listed_and_deleted(qm: Qm) -> None:
+    made = qm.json("directory", "put", "site", "name=North", "inter_site_replication_interval=30")
+    (row,) = qm.json("directory", "list", "site", "--where", "name=North")
+    assert (row["identifier"], row["inter_site_replication_interval"]) == (made["identifier"], 30)
+    assert qm.json("directory", "list", "site", "--where", "name!=North") == []
+    qm("directory", "list", "site", "--where", "name", exit_code=USAGE)
+    qm("directory", "put", "site", "name", exit_code=USAGE)
+    found = qm.json("directory", "path", "DIRECT=OS:far\\private$\\q")
+    assert found == {"path_name": "far\\PRIVATE$\\q", "machine_name": "far"}
+    qm("directory", "delete", "site", made["identifier"], "--yes")
+    assert qm.json("directory", "list", "site") == []

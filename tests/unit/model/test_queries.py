@@ -6,14 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from qm.model import queries
-from qm.model.management.directory import Filter, Operator, SortKey
+from qm.model.management.directory import Filter, Operator
 from qm.model.queries import View
 from qm.model.queries import view as view_module
 from qm.model.values import commands
 from qm.model.values.commands import Selector, SelectorKind
 from qm.model.values.elements import (
     DirectoryObjectType,
-    DirectoryOperationResult,
     LockKind,
     OutboxKind,
     OutgoingAdminState,
@@ -361,18 +360,18 @@ def test_the_queue_manager(world: World, look: Looker) -> None:
 def test_the_directory(world: World, look: Looker) -> None:
     for name in ("c", "a", "b"):
         world.create(name, label=f"label {name}")
+    world.create("private$\\d")
     queue = DirectoryObjectType.QUEUE
-    sort = [SortKey("pathname", 1)]
-    page = queries.read_directory(look(world), queue, attributes=["label"], sort=sort, limit=2)
-    assert [one.attributes for one in page.objects] == [{"label": "label a"}, {"label": "label b"}]
-    assert page.has_more
-    rest = queries.read_directory(look(world), queue, sort=sort, skip=2)
-    assert ([one.attributes["label"] for one in rest.objects], rest.has_more) == (
-        ["label c"],
-        False,
-    )
+    page = queries.read_directory(look(world), queue, attributes=["label"], limit=2)
+    assert [one.attributes for one in page.items] == [{"label": "label c"}, {"label": "label a"}]
+    assert page.next is not None
+    rest = queries.read_directory(look(world), queue, after=page.next)
+    assert [one.attributes["label"] for one in rest.items] == ["label b"]
+    assert rest.next is None
     none = queries.read_directory(look(world), queue, [Filter("label", Operator.EQUALS, "x")])
-    assert none.status is DirectoryOperationResult.OBJECT_NOT_FOUND
+    assert none == queries.Page([], None)
+    (manager,) = queries.read_directory(look(world), DirectoryObjectType.QUEUE_MANAGER).items
+    assert manager.identifier == OWN
 
 
 def test_a_page_looks_at_a_bounded_number_of_rows(

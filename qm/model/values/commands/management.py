@@ -97,10 +97,7 @@ class RemoveOutgoingQueue(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(1), since=1)
 class DirectoryWrite(Command, frozen=True, gc=False):
-    """Create (no object yet), change or delete (attributes None) a directory object.
-
-    No caller proposes it yet; the directory of keys will.
-    """
+    """Create (no object yet), change or delete (attributes None) a directory object."""
 
     request: Request
     identifier: bytes
