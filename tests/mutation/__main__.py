@@ -25,6 +25,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,18 +140,16 @@ def judge_all(
                 each = waiting.get_nowait()
             except queue.Empty:
                 return
-            verdict = shop.judge(each, tests[identity(each)], by_seeds=seeds)
+            verdict = shop.judge(each, tests[identity(each)], reach.slow, by_seeds=seeds)
             results.keep(each, verdict, by_seeds=seeds)
             place = f"{each['file']}:{each['line']} {each['definition']}"
-            print(f"{verdict.fate}: {place} [{verdict.by[-160:]}]", file=sys.stderr)
+            print(f"{verdict.fate}: {place} [{verdict.by[-160:]}]", file=sys.stderr, flush=True)
             if verdict.fate is not Fate.KILLED:
                 print(f"    {each['before']}\n    {each['after']}", file=sys.stderr, flush=True)
 
-    workers = [threading.Thread(target=work, args=(shop,)) for shop in shops]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(len(shops)) as workers:
+        for done in [workers.submit(work, shop) for shop in shops]:
+            done.result()
 
 
 def figures(

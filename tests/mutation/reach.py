@@ -9,7 +9,9 @@ from coverage import CoverageData
 
 from tests.mutation.reach_plugin import LINES, TESTS
 
-BUDGET_S: Final = 30.0
+SLOW_S: Final = 0.5
+"""A test that takes longer waits for clocks or sockets."""
+BUDGET_S: Final = 15.0
 """What the tests of one line may take together, measured on sound code with coverage on."""
 
 
@@ -21,6 +23,7 @@ class Reach:
         tests = json.loads((folder / TESTS).read_text(encoding="utf-8"))
         self.took_s: dict[str, float] = tests["took_s"]
         self.failed: frozenset[str] = frozenset(tests["failed"])
+        self.slow = frozenset(name for name, took_s in self.took_s.items() if took_s > SLOW_S)
         self._data = CoverageData(str(folder / LINES))
         self._data.read()
         self._root = root.resolve()

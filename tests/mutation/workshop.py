@@ -26,15 +26,14 @@ SUITE: Final = (
     *("tests/sim/test_machine.py", "tests/sim/test_machine_store.py", "tests/sim/test_seeds.py"),
 )
 """Tests that run the durable code in their own process: what coverage can tell apart."""
+UNIMPORTABLE: Final = "the import"
 TEST_MAX_S: Final = 40
 BREAK_MAX_S: Final = 240
 """Of one run of tests or seeds. Whatever takes longer is neither killed nor survived."""
 SUITE_MAX_S: Final = 1_800
-CONFIRMED_ABOVE_S: Final = 0.3
-"""A test that takes longer waits for clocks or sockets: it has to pass on sound code once more."""
 PASSED: Final = 0
-NOTHING_RAN: Final = 4
-"""Statuses of pytest. A broken module that cannot be imported while tests are collected gives 2."""
+NOT_FOUND: Final = 4
+"""Status of pytest when a test that was named is not there, or its module cannot be imported."""
 SEEDS: Final = (
     (("raft/",), ("tests.sim", "--seeds", "0:60", "--steps", "1000", "--first")),
     (("raft/", "qm/"), ("tests.sim.nodes", "--seeds", "5,6,10", "--faults", "all", "--first")),
@@ -79,8 +78,14 @@ class Workshop:
             raise SystemExit(f"the tests do not run on sound code:\n{text[-3000:]}")
         return Reach(folder, self.root)
 
-    def judge(self, found: dict[str, Any], tests: list[str], *, by_seeds: bool) -> Verdict:
-        """Make the break, run tests and then seeds until one notices."""
+    def judge(
+        self, found: dict[str, Any], tests: list[str], slow: frozenset[str], *, by_seeds: bool
+    ) -> Verdict:
+        """Make the break, run tests and then seeds until one notices.
+
+        `slow`: tests that wait for clocks or sockets. One of them that fails has to pass on sound
+        code once more, as the machine may be busy.
+        """
         file = self.root / found["file"]
         sound = file.read_text(encoding="utf-8")
         file.write_text(found["source"], encoding="utf-8")
@@ -90,7 +95,9 @@ class Workshop:
                 verdict = self._by_seeds(found["file"], file, sound)
         finally:
             file.write_text(sound, encoding="utf-8")
-        if verdict.fate is Fate.KILLED and verdict.by in tests:
+        if verdict.by == UNIMPORTABLE:
+            self._find(tests)
+        elif verdict.fate is Fate.KILLED and verdict.by in slow:
             return self._confirmed(verdict)
         return verdict
 
@@ -109,14 +116,20 @@ class Workshop:
             return Verdict(Fate.TIMED_OUT, "tests")
         if status == PASSED:
             return Verdict(Fate.SURVIVED, "")
-        if status == NOTHING_RAN:
-            raise SystemExit(f"pytest does not know these tests:\n{text[-3000:]}")
+        if status == NOT_FOUND:
+            return Verdict(Fate.KILLED, UNIMPORTABLE)
         by = json.loads(record.read_text(encoding="utf-8")) if record.exists() else ""
         return Verdict(Fate.KILLED, by or f"status {status}: {text.strip()[-200:]}")
 
+    def _find(self, tests: list[str]) -> None:
+        """Raise LookupError if sound code has no such tests either."""
+        status, text = self._run(self._pytest("--collect-only", *tests), BREAK_MAX_S)
+        if status != PASSED:
+            raise LookupError(f"pytest does not know these tests:\n{text[-2000:]}")
+
     def _confirmed(self, verdict: Verdict) -> Verdict:
-        """A test that fails on sound code as well, on a busy machine, has noticed nothing."""
-        options = ("-x", "--timeout", str(TEST_MAX_S), "--durations", "1")
+        """Return it if the test passes on sound code."""
+        options = ("-x", "--timeout", str(TEST_MAX_S))
         status, _ = self._run(self._pytest(*options, verdict.by), BREAK_MAX_S)
         if status == PASSED:
             return verdict
