@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qm.store.codec import inspect
-from tests.sim.nodes import faults, load, oracles, patches, probes, rpc
+from tests.sim.nodes import faults, foreign, load, oracles, patches, probes, rpc
 from tests.sim.nodes.knobs import NODES, SECONDS, Knobs, shrink
 from tests.sim.nodes.loop import SimLoop
 from tests.sim.nodes.machines import CLIENT_HOST, Machine, birth_command
@@ -56,6 +56,7 @@ class SimCluster:
         rpc.install(self.network)
         self.probes = probes.Probes(self)
         probes.install(self.probes)
+        foreign.install(self)
         self.shim = Shim()
         world.on_died = self._on_died
         self.findings: list[str] = []
@@ -65,12 +66,20 @@ class SimCluster:
         for machine in self.machines.values():
             machine.disk.on_space = lambda machine=machine: self.shim_follow(machine)  # type: ignore[misc]
         self.client: SimLoop | None = None
+        self.backups = 0
+        """Begun."""
+        self.backups_made = 0
+        self._kept: list[object] = []
         self._is_over = False
 
     def find(self, text: str) -> None:
         """Something that must not be was found."""
         self.findings.append(text)
         self.world.say("FOUND", text)
+
+    def keep(self, task: object) -> None:
+        """Hold a task that nobody awaits."""
+        self._kept.append(task)
 
     def shim_follow(self, machine: Machine) -> None:
         """RocksDB has space when the disk has, and writes below the present life's folder."""

@@ -96,11 +96,13 @@ class Disk:
         """Parts of names: the next sync of such a file fails, once for each."""
         self.refusing: list[str] = []
         """Parts of names: such files have no space, whatever the others have."""
+        self.refused: dict[str, int] = {}
+        """Errors of files that the product opens itself, by class (`foreign`)."""
         self.findings: list[str] = []
         """What no process may do to a disk."""
         self.syncs = 0
         self.log_durable = 0
-        """Index up to which the log is durable here, as far as was seen."""
+        """Index up to which the log is durable here, as far as was seen, or was on a lost disk."""
         self.on_space: Callable[[], None] = lambda: None
         """Called when the free space changed."""
         self._chance = world.chance(f"disk of {name}")
@@ -245,13 +247,24 @@ class Disk:
 
     def set_back(self) -> None:
         """Put the copy in the place of everything, between two lives."""
+        self._drop_notes()
+        self.log_durable = self._copied_index
+        self.data.rename(self.keep(self.data))
+        (self.base / COPY_FOLDER).rename(self.data)
+
+    def replace(self) -> None:
+        """Put an empty disk in the place of this one, between two lives."""
+        self._failed.clear()
+        self._drop_notes()
+        self._synced_trees = {FIRST_GENERATION}
+        self.life += 1
+        self.data.mkdir()
+
+    def _drop_notes(self) -> None:
         for inode in self._inodes.values():
             inode.close()
         self._inodes.clear()
         self._names.clear()
-        self.log_durable = self._copied_index
-        self.data.rename(self.keep(self.data))
-        (self.base / COPY_FOLDER).rename(self.data)
 
     def _lose(self, *, is_partial: bool) -> int:
         """Undo. `is_partial`: only the files that a sync failed on, all of it."""

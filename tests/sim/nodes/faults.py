@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from qm.cluster.cluster import Unavailable
 from qm.cluster.membership import ChangeRefused
-from tests.sim.nodes import set_back
+from tests.sim.nodes import set_back, visitors
 from tests.sim.nodes.disk import ROOM_BYTES
+from tests.sim.nodes.knobs import SECONDS
 from tests.sim.nodes.machines import CLIENT_HOST, HOSTS, Machine
 from tests.sim.nodes.world import NS
 
@@ -28,8 +29,8 @@ FREE_BYTES: Final = (0, 200 << 10)
 """What a full disk has left."""
 PAUSE_MS: Final = (50, 3_000)
 SLOW: Final = (5, 40)
-SYNC_CLASSES: Final = ("blob-", "seg", "seg")
-SPACE_CLASSES: Final = ("blob-", "blob-", "seg", "incoming-")
+SYNC_CLASSES: Final = ("blob-", "seg", "seg", "archive")
+SPACE_CLASSES: Final = ("blob-", "blob-", "seg", "incoming-", "pinned", "archive", "quarantine")
 ROCKS_CLASSES: Final = (".sst", "MANIFEST", "")
 
 
@@ -40,6 +41,8 @@ class Faults:
         self._cluster = cluster
         self._chance = cluster.world.chance("faults")
         self.is_calm = True
+        self._pace = min(1.0, cluster.seconds / SECONDS)
+        """A short seed has as many faults as a long one."""
         self.counts: dict[str, int] = {}
         """Injected so far, by kind."""
         self.reaches_rocks = any(kind.startswith("rocks") for kind in cluster.knobs.faults)
@@ -49,7 +52,7 @@ class Faults:
         """From now on."""
         self.is_calm = False
         if self._cluster.knobs.faults:
-            self._cluster.world.after(FIRST_AFTER_S, self._next)
+            self._cluster.world.after(FIRST_AFTER_S * self._pace, self._next)
 
     def end(self) -> None:
         """Heal everything; from here on the cluster has to recover by itself."""
@@ -75,7 +78,8 @@ class Faults:
         machine = cluster.machines[chance.choice(list(HOSTS))]
         if self._inject(kind, machine):
             self.count(kind, machine)
-        cluster.world.after(chance.uniform(*cluster.knobs.fault_pause_s), self._next)
+        pause_s = chance.uniform(*cluster.knobs.fault_pause_s) * self._pace
+        cluster.world.after(pause_s, self._next)
 
     def count(self, kind: str, machine: Machine) -> None:
         """One was injected."""
@@ -152,6 +156,23 @@ class Faults:
         assert machine.loop is not None
         machine.loop.offset_ns += self._chance.randrange(-CLOCK_STEP_S, CLOCK_STEP_S) * NS
         return True
+
+    def lost_disk(self, machine: Machine) -> bool:
+        """A machine gets an empty disk, and its node joins anew; once, as two would be too many."""
+        if any(each.has_lost_its_disk for each in self._cluster.machines.values()):
+            return False
+        machine.lose_disk()
+        return True
+
+    # Visitors
+
+    def backup(self, machine: Machine) -> bool:
+        """An administrator makes a backup of this node."""
+        return visitors.back_up(self._cluster, machine)
+
+    def hostile(self, machine: Machine) -> bool:
+        """Peers that are none connect to this node."""
+        return visitors.intrude(self._cluster, machine)
 
     # Disks
 
@@ -258,6 +279,9 @@ _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "away": Faults.away,
     "armed": Faults.armed,
     "transfer": Faults.transfer,
+    "lost_disk": Faults.lost_disk,
+    "backup": Faults.backup,
+    "hostile": Faults.hostile,
     "pause": Faults.pause,
     "clock": Faults.clock,
     "slow_disk": Faults.slow_disk,

@@ -19,12 +19,17 @@ FAULT_SETS: Final = {
         "reset",
         "clock",
         "slow_disk",
+        "lost_disk",
+        "backup",
+        "hostile",
     ),
     "disk": ("eio", "full", "full_class", "kill", "power", "away"),
     "rocks": ("rocks_full", "rocks_eio", "kill", "full"),
     "space": ("full", "full_class", "rocks_full", "slow_disk"),
     "copies": ("set_back", "set_back", "kill", "power", "transfer", "cut", "pause"),
     "outage": ("blackout", "power", "kill", "eio", "long_outage"),
+    "install": ("away", "away", "transfer", "backup", "lost_disk"),
+    "visit": ("hostile", "backup", "kill", "transfer", "full_class"),
 }
 """A seed draws one: a failure is read without the noise of all other faults."""
 FAULT_KINDS: Final = frozenset(kind for kinds in FAULT_SETS.values() for kind in kinds)

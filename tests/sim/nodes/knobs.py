@@ -1,7 +1,7 @@
 """Settings of one seed, drawn from it, and the product's limits shrunk so that each is reached."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import qm.node.replica.replicated_store
@@ -15,6 +15,15 @@ from tests.sim.nodes.kinds import FAULT_SETS
 NODES: Final = ("n1", "n2", "n3")
 SPARSE_SHARE: Final = 0.8
 """A file with a smaller share of live bytes is emptied: nearly every one is, in time."""
+INSTALLS: Final = "install"
+"""The set of faults after which nodes are so far behind that they need a snapshot."""
+SHORT_LOG: Final[dict[str, Any]] = {
+    "log_retain_bytes": 64 << 10,
+    "segment_bytes": 64 << 10,
+    "flush_every_s": 0.7,
+    "body_bytes": (2_000, 20_000),
+    "rate_per_s": 60,
+}
 SECONDS: Final = 5.0
 """Of load with faults."""
 
@@ -39,6 +48,8 @@ class Knobs:
     flush_every_s: float
     blob_file_bytes: int
     sparse_every_s: float
+    move_ahead_bytes: int
+    """0: bodies move when their segment is about to be dropped, and hold that up."""
 
     @classmethod
     def drawn(cls, chance: random.Random, kinds: str = "") -> "Knobs":
@@ -61,12 +72,15 @@ class Knobs:
             flush_every_s=chance.choice((0.7, 1.5, 3.0)),
             blob_file_bytes=chance.choice((8, 32, 128)) << 10,
             sparse_every_s=chance.choice((0.3, 1.0)),
+            move_ahead_bytes=chance.choice((0, 64 << 10, 64 << 10)),
         )
+        if (name == INSTALLS and not kinds) or INSTALLS in kinds.split(","):
+            drawn = replace(drawn, **SHORT_LOG)
         if kinds:
             parts: list[str] = []
             for part in kinds.split(","):
                 parts += FAULT_SETS.get(part, (part,))
-            drawn = cls(**{**drawn.__dict__, "faults": tuple(parts)})
+            drawn = replace(drawn, faults=tuple(parts))
         return drawn
 
 
@@ -75,8 +89,8 @@ def shrink(knobs: Knobs, runs: random.Random) -> None:
     housekeeping: Any = qm.node.upkeep.housekeeping
     housekeeping.FLUSH_EVERY_S = knobs.flush_every_s
     housekeeping.FLUSH_BYTES = 64 << 10
-    housekeeping.MOVE_AHEAD_BYTES = 64 << 10
-    housekeeping.MOVED_AT_FLUSH_BYTES = 32 << 10
+    housekeeping.MOVE_AHEAD_BYTES = knobs.move_ahead_bytes
+    housekeeping.MOVED_AT_FLUSH_BYTES = knobs.move_ahead_bytes // 2
     housekeeping.SPARSE_EVERY_S = knobs.sparse_every_s
     blobs: Any = qm.store.bodies.blobs
     blobs.BLOB_FILE_BYTES = knobs.blob_file_bytes

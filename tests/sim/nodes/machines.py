@@ -13,6 +13,7 @@ from typing_extensions import override
 from qm.api.gate.identity import Role
 from qm.node.config.schema import (
     ArchiveSection,
+    BirthSection,
     MemberSection,
     NodeConfig,
     RaftSection,
@@ -163,6 +164,8 @@ class Machine:
         self.loop: SimLoop | None = None
         self.node: Node | None = None
         self.lives = 0
+        self.has_lost_its_disk = False
+        """From then on it gets back into its cluster by itself, under its next incarnation."""
         self.deaths: list[str] = []
         """What the product said when it ended its process itself."""
         self.start_failures: list[str] = []
@@ -196,6 +199,7 @@ class Machine:
             members=tuple(MemberSection(name=name, host=host) for name, host in HOSTS.items()),
             storage=StorageSection(cache_mb=4, reserve_mb=1, sealing_key_file=keys / _KEY),
             raft=RaftSection(log_retain_mb=1),
+            birth=BirthSection(automatic=self.has_lost_its_disk),
             archive=ArchiveSection(
                 url=str(archive) if self.name in knobs.archivers else "",
                 range_entries=64,
@@ -267,6 +271,12 @@ class Machine:
         if restart_s is None:
             restart_s = world.chance("restarts").uniform(*RESTART_S)
         world.after(restart_s, self.start)
+
+    def lose_disk(self) -> None:
+        """Kill -9, and the next life begins with an empty disk."""
+        self.kill(power=False, why="its disk is lost")
+        self.has_lost_its_disk = True
+        self.disk.replace()
 
     def call(self, action: Callable[[], object]) -> None:
         """Do something in the node's process, soon."""

@@ -11,6 +11,8 @@ COUNTED: Final = (
     "ack_marks",
     "queues_deleted",
     "installs",
+    "backups_made",
+    "foreign_errors",
     "lives",
 )
 

@@ -54,6 +54,10 @@ def run_seed(seed: int, kinds: str, seconds: float, *, is_verbose: bool = False)
         "ack_marks": cluster.probes.ack_marks,
         "queues_deleted": cluster.load.queues_deleted,
         "installs": cluster.probes.installs,
+        "backups_made": cluster.backups_made,
+        "foreign_errors": sum(
+            sum(machine.disk.refused.values()) for machine in cluster.machines.values()
+        ),
         "lives": sum(machine.lives for machine in cluster.machines.values()),
         "faults": cluster.faults.counts,
         "findings": cluster.findings,

@@ -56,7 +56,7 @@ PLANTED: Final = (
     planted(
         "retire_copies_nothing",
         "What is alive in a segment moves before it is dropped",
-        "slow_disk,pause",
+        "install",
         "qm/store/bodies/body_places.py",
         "            copied += self._move(index, ordinals)\n        if copied or not self._is",
         "            copied += 0\n        if copied or not self._is",
@@ -64,7 +64,7 @@ PLANTED: Final = (
     planted(
         "snapshot_without_bodies_of_the_log",
         "Snapshots carry the live bodies",
-        "away",
+        "install",
         "qm/store/snapshot.py",
         "        for index, ordinals in state.liveness.live(0, last)",
         "        for index, ordinals in state.liveness.live(0, 0)",
