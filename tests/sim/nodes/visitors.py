@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 CONNECTIONS_MAX: Final = 12
 PATIENCE_S: Final = (0.0, 2.0)
 """How long a hostile peer keeps its connection."""
-BYTES_MAX: Final = 20_000
+STRANGE_MAX_BYTES: Final = 20_000
 BASE_HEADER: Final = struct.Struct("<BBH4sII")
 """Version, reserved, flags, signature, packet size, time to reach the queue: [MS-MQMQ] 2.2.19.1."""
 VERSION: Final = 0x10
@@ -46,7 +46,7 @@ def hostile_bytes(chance: "random.Random") -> bytes:
     """Return what is not a session, from nothing to headers that promise more than follows."""
     kind = chance.randrange(4)
     if kind == 0:
-        return chance.randbytes(chance.randrange(BYTES_MAX))
+        return chance.randbytes(chance.randrange(STRANGE_MAX_BYTES))
     header = BASE_HEADER.pack(
         VERSION,
         chance.choice((0, 0xFF)),
@@ -57,7 +57,7 @@ def hostile_bytes(chance: "random.Random") -> bytes:
     )
     if kind == 1:
         return header[: chance.randrange(len(header))]
-    rest = chance.randbytes(chance.randrange(BYTES_MAX))
+    rest = chance.randbytes(chance.randrange(STRANGE_MAX_BYTES))
     return header + (rest if kind == 2 else header * (len(rest) // len(header)))
 
 
