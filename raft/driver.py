@@ -17,6 +17,7 @@ import msgspec
 from raft.core.core import TICK_MS, Busy, NotLeader
 from raft.core.membership import MemberChange
 from raft.core.ticks import TickCount
+from raft.log.scrub import LogScrub
 from raft.log_view import SyncToken
 from raft.picture import SnapshotSend
 from raft.proposals import (
@@ -188,6 +189,15 @@ class Driver(Generic[ResultT]):
     def droppable_soon(self, ahead_bytes: int) -> int:
         """As `Replica.droppable_soon`."""
         return self._replica.droppable_soon(ahead_bytes)
+
+    @property
+    def scrub(self) -> LogScrub:
+        """As `Replica.scrub`; for the loop that runs this driver."""
+        return self._replica.scrub
+
+    def give_up_log(self, upto: int) -> None:
+        """As `Replica.give_up_log`."""
+        self._replica.give_up_log(upto)
 
     @property
     def transport(self) -> Transport:

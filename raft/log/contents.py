@@ -75,7 +75,7 @@ class Contents:
             return self.last_term
         if index == self.floor.base_index:
             return self.floor.base_term
-        return self._segment_of(index).table.term(index)
+        return self.segment_of(index).table.term(index)
 
     def entries(self, low: int, high: int, max_bytes: int) -> tuple[Entry, ...]:
         """Read entries. See `Log.entries`."""
@@ -83,11 +83,11 @@ class Contents:
             raise ValueError(f"{low} to {high} is not a range of entries")
         entries: list[Entry] = []
         if low < high:
-            self._segment_of(low)
-            self._segment_of(high - 1)
+            self.segment_of(low)
+            self.segment_of(high - 1)
         room = max_bytes
         while low < high:
-            segment = self._segment_of(low)
+            segment = self.segment_of(low)
             end = min(high, segment.table.last_index + 1)
             stop = low
             while stop < end:
@@ -104,7 +104,7 @@ class Contents:
 
     def read(self, index: int, offset: int, length: int) -> bytes:
         """Read a part of an entry's data. See `Log.read`."""
-        segment = self._segment_of(index)
+        segment = self.segment_of(index)
         start, entry_bytes = segment.table.place(index)
         if offset < 0 or length < 0 or offset + length > entry_bytes:
             raise ValueError(
@@ -114,11 +114,11 @@ class Contents:
 
     def read_entry(self, index: int) -> memoryview:
         """Read an entry's data. See `Log.read_entry`."""
-        segment = self._segment_of(index)
+        segment = self.segment_of(index)
         start, length = segment.table.place(index)
         return _checked(segment, index, _pread(segment, start, record_bytes(length), index), 0)[1]
 
-    def _segment_of(self, index: int) -> Segment:
+    def segment_of(self, index: int) -> Segment:
         """Return the segment that holds an entry. Raises Compacted, Unavailable."""
         if index <= self.floor.base_index:
             raise Compacted(f"entry {index} has been dropped; the log begins at {self.first_index}")

@@ -20,6 +20,7 @@ from raft.log.group_commit import Sync
 from raft.log.hold import Hold
 from raft.log.record import Floor, RecordKind, encode_floor, encode_hard_state, record_bytes
 from raft.log.recovery import LogDamaged, Recovered, recover
+from raft.log.scrub import LogScrub
 from raft.log.segment import (
     SEGMENT_MAX_BYTES,
     SEGMENT_MIN_BYTES,
@@ -107,6 +108,8 @@ class Log(LogReader):
             max([newest.header.incarnation, *found.discarded]) + 1,
             config.control_reserve_bytes,
         )
+        self.scrub = LogScrub(directory, self._contents, lambda: self._tail.checksum)
+        """Reads records back, and repairs them."""
         self._hard_state = found.hard_state
         self._durable_index = found.synced_index
         self._synced_position = found.synced_position

@@ -29,6 +29,9 @@ _NUMBER = struct.Struct("<Q")
 _KEYS = struct.Struct("<4sI")
 _FLOOR = struct.Struct("<QQQ")
 _COMMIT = struct.Struct("<Q")
+_UNUSED_OFFSET = _FIELDS.size - 4
+_REMAINDERS = tuple(crc32(bytes([byte])) ^ crc32(b"\0") for byte in range(256))
+_BY_TOP_BYTE = {remainder >> 24: at for at, remainder in enumerate(_REMAINDERS)}
 _PADDING = tuple(bytes(count) for count in range(RECORD_ALIGNMENT_BYTES))
 
 
@@ -131,6 +134,18 @@ def encode_header(
     )
     checksum = crc32(fields, keys.seed)
     return fields + _CHECKSUM.pack(checksum), checksum
+
+
+def with_checksum(header: bytes, keys: SegmentKeys, checksum: int) -> bytes:
+    """Return a header that has this checksum instead of its own, by its four unused bytes."""
+    fixed = header[:_UNUSED_OFFSET]
+    # CRC-32 is linear: those bytes are what takes the sum of the fixed ones to the wanted one.
+    state = checksum ^ 0xFFFFFFFF
+    for _ in range(4):
+        at = _BY_TOP_BYTE[state >> 24]
+        state = (state ^ _REMAINDERS[at]) << 8 & 0xFFFFFFFF | at
+    unused = state ^ crc32(fixed, keys.seed) ^ 0xFFFFFFFF
+    return fixed + unused.to_bytes(4, "little") + _CHECKSUM.pack(checksum)
 
 
 def parse_header(buffer: Buffer, offset: int, keys: SegmentKeys) -> Header | None:

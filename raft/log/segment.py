@@ -8,7 +8,7 @@ file is: a retired segment is renamed to a spare, then to a new segment, with it
 import errno
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from zlib import crc32
 
 import msgspec
@@ -180,6 +180,11 @@ class Table:
         """Return (offset of the record, length of the data) of an entry of the segment."""
         at = index - self.first_index
         return self._offsets[at], self._lengths[at]
+
+    def between(self, low: int, high: int) -> range:
+        """Return the entries whose records begin at offsets in [low, high)."""
+        begin, end = bisect_left(self._offsets, low), bisect_left(self._offsets, high)
+        return range(self.first_index + begin, self.first_index + end)
 
     def term(self, index: int) -> int:
         """Return the term of an entry of the segment."""
