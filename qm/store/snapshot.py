@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from qm.model.state.tables import Table
 from qm.store.bodies.blobs import FILE_KEY, FILE_NAME, FileUse, blob_files, moved_entry, pack_entry
-from qm.store.bodies.body_places import BodyDamaged, whole_entry
+from qm.store.bodies.body_places import BodyDamaged
 from qm.store.bodies.body_proof import prove_bodies
 from qm.store.codec import packet_spans
 from qm.store.database import DatabaseError
@@ -199,7 +199,7 @@ def _bodies(
 ) -> Iterator[tuple[int, int, int, int]]:
     for index, ordinals in entries:
         try:
-            spans = packet_spans(index, whole_entry(log, index))
+            spans = packet_spans(index, bytes(log.read_entry(index)))
         except (LogViewError, LogDamaged) as error:
             raise SourceUnreadable(f"entry {index}: {error}") from error
         for ordinal in ordinals:

@@ -5,6 +5,8 @@ that moving an entry costs one write and one row, and removing a body neither. A
 bytes is removed once a flushed state does not name it; a sparse one is emptied first.
 """
 
+import contextlib
+import errno
 import sys
 from array import array
 from collections import deque
@@ -36,6 +38,7 @@ FILE_ROW: Final = Struct("<QQQQ")
 """live bytes u64, written bytes u64, lowest and highest index of its entries u64."""
 FILE_NAME: Final = "blob-{:08d}"
 _PREFIX: Final = "blob-"
+_UNREADABLE: Final = (errno.EIO, errno.ENOENT)
 _FILES_MAX: Final = 1 << 20
 _SCAN_ROWS: Final = 256
 _LAST_KEY: Final = b"\xff" * 9
@@ -190,10 +193,50 @@ class Blobs:
     def read(self, index: int, ordinal: int) -> bytes | None:
         """Return a packet, or None when no file has it."""
         entry = self.entry(index)
-        offset, length = entry.span(ordinal) if entry is not None else (0, 0)
-        if entry is None or not length:
+        return None if entry is None else self._packet(entry, ordinal)
+
+    def _packet(self, entry: MovedEntry, ordinal: int) -> bytes | None:
+        """Return a packet as it is on the disk; None where there is none or it cannot be read."""
+        offset, length = entry.span(ordinal)
+        if not length:
             return None
-        return self._file(entry.file).pread(length, offset)
+        try:
+            return self._file(entry.file).pread(length, offset)
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            return None
+
+    def place(self, index: int, ordinal: int) -> tuple[str, int, int] | None:
+        """Return (file, offset, length) of a packet; None when no file has it."""
+        entry = self.entry(index)
+        offset, length = (0, 0) if entry is None else entry.span(ordinal)
+        return (FILE_NAME.format(entry.file), offset, length) if entry and length else None
+
+    @property
+    def live_bytes(self) -> int:
+        """The bytes of all live packets."""
+        return sum(use.live for use in self._usage.values())
+
+    @property
+    def directory(self) -> Directory:
+        """The folder of the files."""
+        return self._directory
+
+    def replace(self, index: int, packets: Mapping[int, bytes]) -> None:
+        """Write the live packets of an entry once more, by ordinal, in place of copies that are
+        damaged or missing. Like `append` it counts from the next `record` on.
+        """
+        entry = self.entry(index)
+        size = max(packets) + 1 if entry is None else len(entry.starts) - 1
+        lengths = [len(packets.get(ordinal, b"")) for ordinal in range(size)]
+        self.append(index, [packets[ordinal] for ordinal in sorted(packets)], lengths)
+        if entry is not None:
+            self._vacated[index] = entry.file, entry.bytes_of(packets)
+
+    def is_placed(self, index: int) -> bool:
+        """Whether an entry was copied and the copy is not recorded yet."""
+        return index in self._placed
 
     def entry(self, index: int) -> MovedEntry | None:
         """Return the places of an entry's packets; None when they are in no file."""
@@ -230,7 +273,8 @@ class Blobs:
         """
         use = self._usage.get(self._current)
         if use is not None and use.written < BLOB_FILE_BYTES:
-            return self._current, use, self._file(self._current)
+            with contextlib.suppress(FileNotFoundError):  # then all its bodies wait to be restored
+                return self._current, use, self._file(self._current)
         number = self._current + 1
         if number not in self._files:
             self._files[number] = self._directory.open(FILE_NAME.format(number), create=True)
@@ -283,8 +327,9 @@ class Blobs:
                         and PLACE.unpack_from(row)[0] == file
                         and index not in self._placed  # copied already, but not yet in its row
                     ):
-                        copied += self._move(index, unpack_entry(row))
-                        moved += 1
+                        size = self._move(index, unpack_entry(row))
+                        copied += size
+                        moved += size > 0
                 if len(rows) < _SCAN_ROWS:
                     break
                 low = rows[-1][0] + b"\0"
@@ -292,14 +337,15 @@ class Blobs:
 
     def _move(self, index: int, entry: MovedEntry) -> int:
         """Copy the live packets of a moved entry into the current file; return their bytes."""
-        packets: list[Buffer] = []
-        lengths = [0] * (len(entry.starts) - 1)
-        for ordinal in self._state.liveness.live_ordinals(index):
-            offset, lengths[ordinal] = entry.span(ordinal)
-            packets.append(self._file(entry.file).pread(lengths[ordinal], offset))
-        self.append(index, packets, lengths)
-        self._vacated[index] = entry.file, sum(lengths)
-        return sum(lengths)
+        packets = {
+            ordinal: self._packet(entry, ordinal)
+            for ordinal in self._state.liveness.live_ordinals(index)
+        }
+        whole = {ordinal: packet for ordinal, packet in packets.items() if packet is not None}
+        if len(whole) == len(packets):
+            self.replace(index, whole)
+            return sum(map(len, whole.values()))
+        return 0  # it is moved once it has been healed
 
     # Durability --------------------------------------------------------------------------
 

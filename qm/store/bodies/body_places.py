@@ -6,7 +6,7 @@ file, and the copies are durable before the segment is dropped.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import add
 from typing import Final, NamedTuple
@@ -23,17 +23,24 @@ from qm.store.codec import packet_spans
 from qm.store.rocks import RocksState
 from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.packets.user_message import parse_user_message, write_user_message
-from raft import batch
 from raft.log.files import Directory
-from raft.log_view import Compacted
+from raft.log.recovery import LogDamaged
+from raft.log_view import LogViewError
 from raft.machine import LogReader
 
 MOVED_AHEAD_BYTES: Final = 512 * 1024
 """Bytes moved in one step: about a millisecond, and as long for the disk to sync."""
+SUSPECTS_MAX: Final = 4_096
+"""Entries that were found damaged by chance and wait to be healed; scrubbing finds the others."""
 
 
 class BodyDamaged(Exception):
     """The bytes of a body differ from those that were stored: this node must not serve them."""
+
+    def __init__(self, text: str, place: "BodyPlace | None" = None) -> None:
+        super().__init__(text)
+        self.place = place
+        """Where it should be; None for a packet that the state holds itself."""
 
 
 class BodyPlace(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +94,10 @@ class Bodies:
         self._ahead = self._blobs.moved_upto
         self._recorded_ahead: deque[tuple[int, int]] = deque()
         """(record, index up to which it has the places of moved entries), both ascending."""
+        self.suspects: dict[tuple[int, int], BodyPlace | None] = {}
+        """By entry and ordinal: bodies that could not be read; None for an entry of the log that
+        could not be moved.
+        """
 
     # Reading -----------------------------------------------------------------------------
 
@@ -94,12 +105,84 @@ class Bodies:
         """Return the raw packet. Raises BodyDamaged."""
         if place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
             return self._synthetic(place.index, place.ordinal)
+        packet = self.copy(place)
+        if packet is None:
+            self._suspect(place.index, place.ordinal, place)
+            raise _damaged(place)
+        return packet
+
+    def copy(self, place: BodyPlace) -> bytes | None:
+        """Return the raw packet of a body that entries brought; None if no copy here is whole."""
         try:
             packet = self._log.read(place.index, place.offset, place.length)
-        except Compacted:
-            packet = self._from_blob(place.index, place.ordinal)
-        _check(packet, place)
-        return packet
+        except (LogViewError, LogDamaged, ValueError):
+            pass
+        else:
+            if is_body(packet, place):
+                return packet
+        moved = self._blobs.read(place.index, place.ordinal)
+        return moved if moved is not None and is_body(moved, place) else None
+
+    def _suspect(self, index: int, ordinal: int, place: BodyPlace | None) -> None:
+        if len(self.suspects) < SUSPECTS_MAX:
+            self.suspects[index, ordinal] = place
+
+    # Scrubbing ---------------------------------------------------------------------------
+
+    @property
+    def live_bytes(self) -> int:
+        """The bytes of all live bodies in blob files."""
+        return self._blobs.live_bytes
+
+    @property
+    def blob_directory(self) -> Directory:
+        """The folder of the blob files."""
+        return self._blobs.directory
+
+    def copy_place(self, place: BodyPlace) -> tuple[str, int] | None:
+        """Return file and offset of a body's copy in a blob file; None where it has none."""
+        found = self._blobs.place(place.index, place.ordinal)
+        return None if found is None else found[:2]
+
+    def is_logged(self, index: int) -> bool:
+        """Whether the log holds an entry, perhaps damaged."""
+        try:
+            self._log.read(index, 0, 0)
+        except LogViewError:
+            return False
+        except LogDamaged:
+            pass
+        return True
+
+    def is_damaged(self, place: BodyPlace) -> bool:
+        """Whether a body is needed and no copy of it here is whole."""
+        self._settle()
+        if not self._state.liveness.live_ordinals(place.index).count(place.ordinal):
+            return False
+        return self.copy(place) is None
+
+    def restore(self, index: int, packets: Mapping[int, bytes]) -> bool:
+        """Write bodies of an entry, by ordinal, in place of damaged copies; return whether that was
+        done. The others of the entry are copied as they are. Like other moves it is durable after
+        `begin_sync` and `end_sync`.
+
+        Does nothing if a copy of the entry waits for its sync, or if there is none yet and not all
+        live bodies are given: the entry would count as moved.
+        """
+        self._settle()
+        blobs, wanted = self._blobs, self._state.liveness.live_ordinals(index)
+        if not wanted or blobs.is_placed(index):
+            return False
+        whole = {ordinal: packets[ordinal] for ordinal in wanted if ordinal in packets}
+        entry = blobs.entry(index)
+        for ordinal in wanted:
+            if ordinal not in whole and entry is not None:
+                length = entry.span(ordinal)[1]
+                whole[ordinal] = (blobs.read(index, ordinal) or b"").ljust(length, b"\0")
+        if len(whole) < len(wanted):
+            return False
+        blobs.replace(index, whole)
+        return True
 
     def read_all(self, places: BodyPlaces) -> Packets:
         """Return raw packets; neighbours in the log are read at once. Raises BodyDamaged."""
@@ -117,10 +200,9 @@ class Bodies:
             offset, own = places.offsets[begin], places.lengths[begin:end]
             try:
                 block = self._log.read(places.indexes[begin], offset, sum(own))
-            except Compacted:
-                pass
-            else:
-                _check_all(block, places, begin, end)
+            except (LogViewError, LogDamaged, ValueError):
+                block = b""
+            if _are_whole(block, places, begin, end):
                 blocks.append(block)
                 lengths += own
                 return
@@ -138,20 +220,12 @@ class Bodies:
             return synthetic.packet
         return _with_body(synthetic.packet, self.read(BodyPlace(*synthetic.body_of)))
 
-    def _entry(self, index: int) -> bytes:
-        return whole_entry(self._log, index)
-
-    def _from_blob(self, index: int, ordinal: int) -> bytes:
-        packet = self._blobs.read(index, ordinal)
-        if packet is None:
-            raise BodyDamaged(f"body {ordinal} of entry {index} is neither in log nor blobs")
-        return packet
-
     # Moving ------------------------------------------------------------------------------
 
     def retire(self, first: int, last: int) -> None:
         """Copy the live bodies of these entries; durable, including the state, on return. Does
-        nothing if they were moved ahead and a flush followed `end_sync`.
+        nothing if they were moved ahead and a flush followed `end_sync`. Raises LogDamaged: the log
+        must keep the entries until the one that is damaged has been healed.
         """
         self._settle()
         copied = 0
@@ -179,7 +253,10 @@ class Bodies:
             return False
         self._settle()
         for index, ordinals in self._state.liveness.live(self._ahead + 1, last):
-            copied += self._move(index, ordinals)
+            try:
+                copied += self._move(index, ordinals)
+            except LogDamaged:
+                return False  # what follows waits until the entry has been healed
             self._ahead = index
             if copied >= MOVED_AHEAD_BYTES:
                 return True
@@ -190,7 +267,11 @@ class Bodies:
         """Copy bodies of an entry unless they were copied already; return their bytes."""
         if self._blobs.entry(index) is not None:
             return 0
-        data = self._entry(index)
+        try:
+            data = bytes(self._log.read_entry(index))
+        except LogDamaged:
+            self._suspect(index, 0, None)
+            raise
         spans = packet_spans(index, data)
         if len(ordinals) == len(spans):
             lengths = [length for _, length in spans]
@@ -254,21 +335,27 @@ class Bodies:
         self._blobs.close()
 
 
-def _check(packet: bytes, place: BodyPlace) -> None:
-    if len(packet) != place.length or crc32(packet) != place.crc32:
-        raise BodyDamaged(
-            f"body {place.ordinal} of entry {place.index} does not match its checksum;"
-            " stop this node and let it rejoin from its peers"
-        )
+def _damaged(place: BodyPlace) -> BodyDamaged:
+    return BodyDamaged(
+        f"body {place.ordinal} of entry {place.index} is missing here or does not match its"
+        " checksum; it is restored as soon as another member gives it",
+        place,
+    )
 
 
-def _check_all(block: bytes, places: BodyPlaces, begin: int, end: int) -> None:
+def is_body(packet: bytes, place: BodyPlace) -> bool:
+    """Whether bytes are the body that was stored."""
+    return len(packet) == place.length and crc32(packet) == place.crc32
+
+
+def _are_whole(block: bytes, places: BodyPlaces, begin: int, end: int) -> bool:
     view, at = memoryview(block), 0
     columns = zip(places.lengths[begin:end], places.checksums[begin:end], strict=True)
-    for k, (length, checksum) in enumerate(columns, begin):
+    for length, checksum in columns:
         if crc32(view[at : at + length]) != checksum:
-            _check(block[at : at + length], places.at(k))
+            return False
         at += length
+    return at == len(block)
 
 
 def _neighbours(places: BodyPlaces) -> Iterator[tuple[int, int]]:
@@ -291,13 +378,6 @@ def _neighbours(places: BodyPlaces) -> Iterator[tuple[int, int]]:
             if ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
                 breaks |= {k, k + 1} - {0, len(ordinals)}
     yield from pairwise((0, *sorted(breaks), len(indexes)))
-
-
-def whole_entry(log: LogReader, index: int) -> bytes:
-    """Return the data of an entry. Raises what LogReader.read does."""
-    prefix = log.read(index, 0, batch.PREFIX_BYTES)
-    header = log.read(index, 0, batch.header_bytes(prefix))
-    return log.read(index, 0, batch.total_bytes(header))
 
 
 def _packets(
