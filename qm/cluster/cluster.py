@@ -91,6 +91,9 @@ class Cluster(Protocol):
         Whoever calls bounds their bytes.
         """
 
+    async def restore_body(self, place: BodyPlace) -> bool:
+        """Have a damaged body restored from another node; return whether it can be read here."""
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         """Have a listener called from now on; the result ends that."""
 

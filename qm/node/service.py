@@ -30,10 +30,11 @@ from qm.node.membership.members import Members
 from qm.node.membership.status import inspect_reply
 from qm.node.platform import MACHINE, Platform
 from qm.node.relay.channels import Channels
+from qm.node.relay.copies import Copies, PeerCopies
 from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
-from qm.node.upkeep import consensus_health, descriptors, housekeeping
+from qm.node.upkeep import consensus_health, descriptors, housekeeping, scrubber
 from qm.node.upkeep.archive_source import Archiving
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.descriptors import Descriptors
@@ -41,9 +42,11 @@ from qm.node.upkeep.diagnosis import Diagnosis
 from qm.node.upkeep.drain import Drain
 from qm.node.upkeep.event_journal import Journal
 from qm.node.upkeep.gauges import Gauges
+from qm.node.upkeep.healer import Healer
 from qm.node.upkeep.housekeeping import Certificates, DiskWatch, Housekeeping
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
 from qm.node.upkeep.operations import NodeOperations
+from qm.node.upkeep.scrubber import DAY_S, Scrubber
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark, Proof
@@ -96,6 +99,10 @@ class Service:
         self._drain = Drain(
             self.replicated, self.msmq, self.members.inspect_all, self.members.transfer
         )
+        self.copies: Final = Copies(
+            self.replicated.driver.scrub.entry,
+            self.replicated.copy_of_body,
+        )
         self.gauges: Final = Gauges(self.replicated, metrics)
         self.operations: Final = self._new_operations(channels)
         # Wall time of this node, as in its log; cluster time is unknown before the first entry.
@@ -108,6 +115,8 @@ class Service:
         )
         self._descriptors = Descriptors(metrics)
         self._certificates = Certificates(certificate_files(config.tls), metrics)
+        self._keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
+        self.scrubber: Final = self._new_scrubber(PeerCopies(channels, self.members.others))
 
     def _open_replica(self, addresses: AddressBook, channels: Channels) -> ReplicatedStore:
         return ReplicatedStore(
@@ -173,6 +182,21 @@ class Service:
             self._metrics,
             self._events,
             None if is_insecure else tls.callers,
+        )
+
+    def _new_scrubber(self, peers: PeerCopies) -> Scrubber:
+        replicated, journal, config = self.replicated, self._journal, self._config
+        healer = Healer(
+            replicated, peers, self._keeping, self._metrics, journal.note, journal.alarm
+        )
+        replicated.restore = healer.restore
+        return Scrubber(
+            replicated,
+            healer,
+            self._platform.directory(config.data),
+            config.storage.scrub_days * DAY_S,
+            self._metrics,
+            time.time,
         )
 
     def _connect(self, events: TransportEvents) -> GrpcTransport:
@@ -243,13 +267,13 @@ class Service:
         self._begin_rounds()
 
     def _begin_rounds(self) -> None:
-        keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
-        begin = self._rounds.begin
+        keeping, begin = self._keeping, self._rounds.begin
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look, is_durable=True)
         begin("state", housekeeping.LOOK_EVERY_S, self._look_at_state, is_durable=True)
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush, is_durable=True)
         begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead, is_durable=True)
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse, is_durable=True)
+        begin("scrub", scrubber.STEP_EVERY_S, self.scrubber.step)
         begin("descriptors", descriptors.LOOK_EVERY_S, self._descriptors.look)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
         begin("announcing", REFRESH_EVERY_S, self._announce)

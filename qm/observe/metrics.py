@@ -51,6 +51,7 @@ ALARMS: Final = (
     "naming_limit", "peer_elsewhere", "peer_moved", "retired", "sequence_ahead", "snapshot_bad",
     "stream_limit", "stuck",
     "apply_lags", "peer_rolled_back", "rolled_back",
+    "damaged", "damaged_everywhere",
 )  # fmt: skip
 """Conditions that an operator has to act on; docs/runbook.md says what to do."""
 
@@ -151,6 +152,22 @@ TABLE: Final[tuple[Metric, ...]] = (
     ),
     Metric("quorate_duties_failed_total", _COUNTER, "Failed background tasks", ("work",)),
     Metric("quorate_backups_total", _COUNTER, "Backups: done or broken_off", ("result",)),
+    Metric(
+        "quorate_scrubbed_bytes_total", _COUNTER, "Bytes read back and compared with checksums",
+    ),
+    Metric(
+        "quorate_scrub_ended_timestamp_seconds", _GAUGE,
+        "When everything on this node had been read back once, Unix time; 0 since its start",
+    ),
+    Metric(
+        "quorate_damage_found_total", _COUNTER, "Damaged records and bodies found", ("kind",),
+        values=("body", "record"),
+    ),
+    Metric(
+        "quorate_damage_healed_total", _COUNTER, "Damaged records and bodies restored", ("kind",),
+        values=("body", "record"),
+    ),
+    Metric("quorate_damage_left", _GAUGE, "Damaged records and bodies that are not restored yet"),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
     Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),
     Metric("quorate_certificate_expiry_seconds", _GAUGE, "Time to certificate expiry", ("file",)),

@@ -890,3 +890,125 @@ class ResendReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResendReply: _TypeAlias = ResendReply  # noqa: Y015
+
+@_typing.final
+class ReadEntryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    TERM_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    term: _builtins.int
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        term: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "term", b"term"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadEntryRequest: _TypeAlias = ReadEntryRequest  # noqa: Y015
+
+@_typing.final
+class ReadEntryReply(_message.Message):
+    """is_whole: its log has that entry, undamaged. kind: EntryKind of raft.types."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_WHOLE_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    is_whole: _builtins.bool
+    kind: _builtins.int
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        is_whole: _builtins.bool = ...,
+        kind: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "is_whole", b"is_whole", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadEntryReply: _TypeAlias = ReadEntryReply  # noqa: Y015
+
+@_typing.final
+class BodyPlace(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    ORDINAL_FIELD_NUMBER: _builtins.int
+    CRC32_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    offset: _builtins.int
+    length: _builtins.int
+    ordinal: _builtins.int
+    crc32: _builtins.int
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        length: _builtins.int = ...,
+        ordinal: _builtins.int = ...,
+        crc32: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["crc32", b"crc32", "index", b"index", "length", b"length", "offset", b"offset", "ordinal", b"ordinal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BodyPlace: _TypeAlias = BodyPlace  # noqa: Y015
+
+@_typing.final
+class ReadBodiesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___BodyPlace]: ...
+    def __init__(
+        self,
+        *,
+        places: _abc.Iterable[Global___BodyPlace] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["places", b"places"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadBodiesRequest: _TypeAlias = ReadBodiesRequest  # noqa: Y015
+
+@_typing.final
+class ReadBodiesReply(_message.Message):
+    """packets: of as many places as fit, in their order; empty for one that is not whole there either."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PACKETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def packets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        packets: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["packets", b"packets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadBodiesReply: _TypeAlias = ReadBodiesReply  # noqa: Y015

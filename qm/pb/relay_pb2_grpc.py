@@ -74,6 +74,16 @@ class RelayStub:
                 request_serializer=qm_dot_pb_dot_relay__pb2.ResendRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_relay__pb2.ResendReply.FromString,
                 _registered_method=True)
+        self.ReadEntry = channel.unary_unary(
+                '/qm.pb.Relay/ReadEntry',
+                request_serializer=qm_dot_pb_dot_relay__pb2.ReadEntryRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.ReadEntryReply.FromString,
+                _registered_method=True)
+        self.ReadBodies = channel.unary_unary(
+                '/qm.pb.Relay/ReadBodies',
+                request_serializer=qm_dot_pb_dot_relay__pb2.ReadBodiesRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.ReadBodiesReply.FromString,
+                _registered_method=True)
 
 
 class RelayServicer:
@@ -135,6 +145,20 @@ class RelayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadEntry(self, request, context):
+        """Any member: an entry of its log, for a member whose record of it is damaged.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadBodies(self, request, context):
+        """Any member: bodies that it stores, for a member whose copies are damaged.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RelayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -177,6 +201,16 @@ def add_RelayServicer_to_server(servicer, server):
                     servicer.Resend,
                     request_deserializer=qm_dot_pb_dot_relay__pb2.ResendRequest.FromString,
                     response_serializer=qm_dot_pb_dot_relay__pb2.ResendReply.SerializeToString,
+            ),
+            'ReadEntry': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadEntry,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.ReadEntryRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.ReadEntryReply.SerializeToString,
+            ),
+            'ReadBodies': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadBodies,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.ReadBodiesRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.ReadBodiesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -395,6 +429,60 @@ class Relay:
             '/qm.pb.Relay/Resend',
             qm_dot_pb_dot_relay__pb2.ResendRequest.SerializeToString,
             qm_dot_pb_dot_relay__pb2.ResendReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadEntry(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/ReadEntry',
+            qm_dot_pb_dot_relay__pb2.ReadEntryRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.ReadEntryReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadBodies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/ReadBodies',
+            qm_dot_pb_dot_relay__pb2.ReadBodiesRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.ReadBodiesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,10 @@ class RelayStub:
     """The leader: its links to other queue managers."""
     Resend: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ResendRequest, _relay_pb2.ResendReply]
     """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
+    ReadEntry: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ReadEntryRequest, _relay_pb2.ReadEntryReply]
+    """Any member: an entry of its log, for a member whose record of it is damaged."""
+    ReadBodies: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]
+    """Any member: bodies that it stores, for a member whose copies are damaged."""
 
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
@@ -69,6 +73,10 @@ class RelayAsyncStub(RelayStub):
     """The leader: its links to other queue managers."""
     Resend: _aio.UnaryUnaryMultiCallable[_relay_pb2.ResendRequest, _relay_pb2.ResendReply]  # type: ignore[assignment]
     """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
+    ReadEntry: _aio.UnaryUnaryMultiCallable[_relay_pb2.ReadEntryRequest, _relay_pb2.ReadEntryReply]  # type: ignore[assignment]
+    """Any member: an entry of its log, for a member whose record of it is damaged."""
+    ReadBodies: _aio.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]  # type: ignore[assignment]
+    """Any member: bodies that it stores, for a member whose copies are damaged."""
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -134,5 +142,21 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_relay_pb2.ResendReply, _abc.Awaitable[_relay_pb2.ResendReply]]:
         """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
+
+    @_abc_1.abstractmethod
+    def ReadEntry(
+        self,
+        request: _relay_pb2.ReadEntryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.ReadEntryReply, _abc.Awaitable[_relay_pb2.ReadEntryReply]]:
+        """Any member: an entry of its log, for a member whose record of it is damaged."""
+
+    @_abc_1.abstractmethod
+    def ReadBodies(
+        self,
+        request: _relay_pb2.ReadBodiesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.ReadBodiesReply, _abc.Awaitable[_relay_pb2.ReadBodiesReply]]:
+        """Any member: bodies that it stores, for a member whose copies are damaged."""
 
 def add_RelayServicer_to_server(servicer: RelayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -133,6 +133,9 @@ class Instant:
     def read_bodies(self, places: BodyPlaces) -> Packets:
         raise NotImplementedError
 
+    async def restore_body(self, place: BodyPlace) -> bool:
+        return False
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         return lambda: None
 

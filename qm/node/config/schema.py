@@ -146,6 +146,9 @@ class StorageSection(Section, frozen=True, kw_only=True):
     """MiB of memory for state that is read often."""
     reserve_mb: Annotated[int, msgspec.Meta(ge=RESERVE_MIN_MB)] = 256
     """MiB kept free for receiving, purging and elections on a full disk (DESIGN section 6)."""
+    scrub_days: Positive = 7
+    """Days in which every live record of the log and every live body is read back once and compared
+    with its checksum; what is damaged is restored from another node."""
     sealing_key_file: Path | None = None
     """Key that seals private keys at rest; created at the cluster's birth if absent."""
     sealing_key_command: tuple[str, ...] = ()

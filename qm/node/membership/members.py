@@ -79,6 +79,11 @@ class Members(Membership, Peers):
     def left(self) -> Mapping[str, int]:
         return dict(map(name_and_incarnation, self._replicated.configuration.retired))
 
+    def others(self) -> list[str]:
+        """Return the names of the other members."""
+        own = self._replicated.node
+        return [member.name for member in self.members if member.name != own]
+
     def _member(self, node: NodeId, *, is_voter: bool) -> Member:
         name, incarnation = name_and_incarnation(node)
         address = self._replicated.addresses.get(name)

@@ -39,6 +39,8 @@ METHODS: Final = {
     "Drain": Right.MEMBER,
     "Links": Right.MEMBER,
     "Resend": Right.MEMBER,
+    "ReadEntry": Right.MEMBER,
+    "ReadBodies": Right.MEMBER,
     "Exchange": Right.MEMBER,
 }
 """Every method of the service."""

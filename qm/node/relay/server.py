@@ -19,6 +19,7 @@ from qm.cluster.membership import ChangeRefused
 from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
 from qm.model.values.effects import Outcome
 from qm.node.relay.channels import SERVER_OPTIONS, refuse
+from qm.node.relay.copies import Copies
 from qm.node.relay.edge_stream import BROKEN
 from qm.node.relay.forwarding import NotTaken
 from qm.node.relay.frame_writer import FrameWriter
@@ -82,6 +83,7 @@ class Member(msgspec.Struct, frozen=True):
     lead: Callable[[relay_pb2.LeadRequest], Awaitable[None]]
     """`qm.node.membership.members.Members.ask_leader`."""
     operator: Operator
+    copies: Copies
 
 
 class RelayServer:
@@ -225,6 +227,18 @@ class _Service(RelayServicer):
     async def Resend(self, request: relay_pb2.ResendRequest, context: Any) -> relay_pb2.ResendReply:
         operator = self._member.operator
         return relay_pb2.ResendReply(is_sending=operator.resend_here(request.queue_id))
+
+    @override
+    async def ReadEntry(
+        self, request: relay_pb2.ReadEntryRequest, context: Any
+    ) -> relay_pb2.ReadEntryReply:
+        return self._member.copies.entry(request)
+
+    @override
+    async def ReadBodies(
+        self, request: relay_pb2.ReadBodiesRequest, context: Any
+    ) -> relay_pb2.ReadBodiesReply:
+        return self._member.copies.bodies(request)
 
     @override
     async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]

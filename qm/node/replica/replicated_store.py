@@ -25,7 +25,7 @@ from qm.cluster.cluster import (
 )
 from qm.cluster.relay import RelayEvents, RelayHub, RelayStream
 from qm.model.queries import View
-from qm.model.state.tables import State
+from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST, State
 from qm.model.values.commands import Command, LeaderActivated, Stamp
 from qm.model.values.effects import Applied, Outcome
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_ENTRY_HASH
@@ -137,6 +137,8 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.clock: Final = clock
         self.before_leading: Callable[[], Awaitable[None]] | None = None
         """Awaited after this node is elected, before it stamps anything."""
+        self.restore: Callable[[BodyPlace], Awaitable[bool]] | None = None
+        """Restores a damaged body from another member; returns whether it can be read here then."""
         self._hooks = hooks
         self._platform = platform
         self.quarantine: Final = Quarantine(config.data, hooks.give_up_reserve)
@@ -278,6 +280,16 @@ class ReplicatedStore(Cluster, DriverEvents):
     def read_bodies(self, places: BodyPlaces) -> Packets:
         self._check_readable()
         return self.machine.store.bodies.read_all(places)
+
+    def copy_of_body(self, place: BodyPlace) -> bytes | None:
+        """Return a stored packet for another member; None if it is not here, or damaged."""
+        if self.machine.is_installing or place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
+            return None
+        return self.machine.store.bodies.copy(place)
+
+    @override
+    async def restore_body(self, place: BodyPlace) -> bool:
+        return self.restore is not None and await self.restore(place)
 
     @override
     def listen(self, listener: ClusterListener) -> Callable[[], None]:

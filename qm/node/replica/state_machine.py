@@ -149,6 +149,11 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
             if self.store.bodies is bodies:
                 work.run()
 
+    def make_durable(self, work: Callable[[], None]) -> None:
+        """Do work beside the state whose sync must not fail; in any thread."""
+        with self._fatal():
+            work()
+
     def close(self) -> None:
         """Close the state, once no flush is running."""
         self._pictures.drop()

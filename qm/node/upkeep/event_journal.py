@@ -98,6 +98,10 @@ class Journal(ClusterListener):
             details={"node": leadership.node or "", "term": str(leadership.term)},
         )
 
+    def note(self, name: str, text: str) -> None:
+        """Keep an event about this member."""
+        self._events.add("member", name, text)
+
     def alarm(self, name: str, text: str, details: Mapping[str, str] | None = None) -> None:
         """Count and keep an alarm."""
         self._alarms.labels(alarm=name).inc()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -195,6 +195,17 @@ class Housekeeping:
         removal = bodies.begin_removal()
         if removal.files:
             await asyncio.to_thread(machine.work_on, bodies, removal)
+
+    async def restore(self, index: int, packets: Mapping[int, bytes]) -> bool:
+        """Write bodies of an entry in place of damaged copies, durably; return whether it was done:
+        see `Bodies.restore`.
+        """
+        async with self._moving:
+            if self._machine.is_installing:
+                return False
+            is_restored = self._machine.store.bodies.restore(index, packets)
+            await self._sync_moved()
+            return is_restored
 
     async def empty_sparse(self) -> None:
         """Empty blob files with few live bodies, a bounded step per iteration of the event loop."""

@@ -315,6 +315,9 @@ class Face:
     def read_bodies(self, places: BodyPlaces) -> Packets:
         raise NotImplementedError
 
+    async def restore_body(self, place: BodyPlace) -> bool:
+        return False
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         self._consensus.listeners.append(listener)
         return lambda: self._consensus.listeners.remove(listener)

@@ -4,6 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from qm.archive.archiver import ALARM_LAG
 from qm.model.values import limits
+from qm.node.upkeep.healer import ALARM_DAMAGED, ALARM_DAMAGED_EVERYWHERE
 from qm.observe.metrics import ALARMS, Metrics
 from qm.store.audit import ALARM_DIVERGED
 from qm.store.reserve import DiskLevel
@@ -14,7 +15,8 @@ def test_the_table_names_every_alarm() -> None:
     consensus = {kind.name.lower() for kind in AlarmKind}
     disk = {f"disk_{level.name.lower()}" for level in DiskLevel if level is not DiskLevel.ROOM}
     model = {text for name, text in vars(limits).items() if name.startswith("ALARM_")}
-    assert set(ALARMS) == consensus | disk | model | {ALARM_LAG, ALARM_DIVERGED}
+    damage = {ALARM_DAMAGED, ALARM_DAMAGED_EVERYWHERE}
+    assert set(ALARMS) == consensus | disk | model | damage | {ALARM_LAG, ALARM_DIVERGED}
 
 
 def test_an_alarm_counts_from_zero() -> None:

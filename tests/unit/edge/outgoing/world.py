@@ -296,6 +296,9 @@ class InProcessNode:
     def read_bodies(self, places: BodyPlaces) -> Packets:
         raise NotImplementedError
 
+    async def restore_body(self, place: BodyPlace) -> bool:
+        return False
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         self._listeners.append(listener)
         self.replicated.listeners.append(listener)
