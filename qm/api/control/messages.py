@@ -60,7 +60,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             if shown and size_bytes > BATCH_MAX_BYTES:
                 following = page.items[place - 1].lookup_identifier
                 break
-            shown.append(self._shown(found, request.view))
+            shown.append(await self._healed(found, request.view))
         return pb.BrowseReply(messages=shown, page_token=token_of(following))
 
     @override
@@ -73,7 +73,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             raise MsmqError(
                 ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, "no message has this lookup identifier"
             )
-        return self._shown(found, request.view)
+        return await self._healed(found, request.view)
 
     @override
     async def CountClasses(
@@ -102,6 +102,9 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
         self, request: pb.ReturnToSourceRequest, context: Context
     ) -> pb.ReturnToSourceReply:
         return await self._returning.give_back(request, caller())
+
+    async def _healed(self, found: PositionInfo, view: int) -> pb.BrowsedMessage:
+        return await self._bodies.healed(lambda: self._shown(found, view))
 
     def _shown(self, found: PositionInfo, view: int) -> pb.BrowsedMessage:
         shown = pb.BrowsedMessage(

@@ -78,7 +78,9 @@ class Returning:
         if done is not None:
             return self._reply(done, "")
         found = self._found(queue, request.lookup_identifier)
-        packet, destination = self._renewed(found, request.target)
+        packet, destination = await self._bodies.healed(
+            lambda: self._renewed(found, request.target)
+        )
         format_name = format_name_of_queue(self._cluster.view, queue.record.queue_id)
         try:
             outcome = await job.run(packet, destination, format_name)

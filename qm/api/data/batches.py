@@ -3,9 +3,9 @@
 Costs are per batch: a message adds only the read of its body and an element per column.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from qm.api.convert.properties import properties_of
 from qm.api.propose.applied_index import AppliedWatch
@@ -15,7 +15,7 @@ from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST
 from qm.model.values.results import MessageColumns
 from qm.model.values.rows import PositionFlag
 from qm.pb import data_pb2
-from qm.store.bodies.body_places import BodyPlaces, Packets
+from qm.store.bodies.body_places import BodyDamaged, BodyPlaces, Packets
 from qm.wire.headers.transaction_header import ID_SHIFT
 from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.packets.patch import patch_message_id, patch_transaction
@@ -29,7 +29,11 @@ SHOWN_FLAGS: Final = int(
 )
 BODY_WAIT_S: Final = 10.0
 """Wait for this node to apply what the leader has applied."""
+HEALED_MAX: Final = 4_096
+"""Damaged bodies that one call has restored."""
 _WITH_PACKETS: Final = (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES)
+
+ResultT = TypeVar("ResultT")
 
 
 class Bodies:
@@ -42,6 +46,18 @@ class Bodies:
     async def ready(self, messages: MessageColumns) -> None:
         """Return when this node holds the bodies of results. Raises OutOfTime, Unavailable."""
         await self._applied.reached(max(messages.body_indexes, default=0), BODY_WAIT_S)
+
+    async def healed(self, read: Callable[[], ResultT]) -> ResultT:
+        """Return what `read` returns, once the bodies that it finds damaged here have been restored
+        from other nodes. Raises BodyDamaged where no node has a whole copy.
+        """
+        for _ in range(HEALED_MAX):
+            try:
+                return read()
+            except BodyDamaged as error:
+                if error.place is None or not await self._cluster.restore_body(error.place):
+                    raise
+        return read()
 
     def of_all(self, messages: MessageColumns) -> Packets:
         """Return the packets of messages, in order. Raises BodyDamaged."""
@@ -113,10 +129,8 @@ def columns_of_positions(positions: Sequence[PositionInfo]) -> MessageColumns:
     )
 
 
-def batches_of(
-    bodies: Bodies, messages: MessageColumns, view: int, bytes_max: int
-) -> Iterator[tuple[data_pb2.MessageBatch, int]]:
-    """Yield messages in batches, with the number of messages in each."""
+def parts_of(messages: MessageColumns, bytes_max: int) -> Iterator[MessageColumns]:
+    """Yield messages in parts whose packets have at most so many bytes, or are one."""
     if not messages.count:
         return
     ends = [0]
@@ -127,21 +141,15 @@ def batches_of(
             ends.append(k)
             size = length
     if len(ends) == 1:
-        yield _batch(bodies, messages, view), messages.count
+        yield messages
         return
     for begin, end in pairwise((*ends, messages.count)):
-        yield _batch(bodies, messages.part(begin, end), view), end - begin
+        yield messages.part(begin, end)
 
 
-def batch_of_positions(
-    bodies: Bodies, positions: Sequence[PositionInfo], view: int
-) -> data_pb2.MessageBatch:
-    """Return positions as one batch; the caller has limited their bytes."""
-    return _batch(bodies, columns_of_positions(positions), view)
-
-
-def _batch(bodies: Bodies, messages: MessageColumns, view: int) -> data_pb2.MessageBatch:
-    packets = bodies.of_all(messages)
+async def batch_of(bodies: Bodies, messages: MessageColumns, view: int) -> data_pb2.MessageBatch:
+    """Return messages as one batch; the caller has limited their bytes. Raises BodyDamaged."""
+    packets = await bodies.healed(lambda: bodies.of_all(messages))
     offsets = [*accumulate(packets.lengths, initial=0)]
     batch = data_pb2.MessageBatch(
         numbers=messages.numbers,

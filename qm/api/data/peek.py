@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
-from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batch_of_positions
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batch_of, columns_of_positions
 from qm.api.data.handles import PEEKING, Handles
 from qm.api.data.receive import TIMEOUT_INFINITE_MS, selector_of
 from qm.api.data.sessions import Sessions
@@ -82,7 +82,8 @@ class Peeking:
                 request.timeout_ms,
             )
         return data_pb2.PeekReply(
-            messages=batch_of_positions(self._bodies, positions, request.view), status=status
+            messages=await batch_of(self._bodies, columns_of_positions(positions), request.view),
+            status=status,
         )
 
     def _select(

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from qm.api.convert.outcomes import has_message, number_of, results_of
-from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batches_of
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batch_of, parts_of
 from qm.api.data.handles import Handles, OpenCursor
 from qm.api.data.send import checked_transaction
 from qm.api.data.sessions import Sessions
@@ -178,10 +178,10 @@ class Receiving:
         if taken:
             messages = columns_of(taken)
             await self._bodies.ready(messages)
-            batch, fitted = next(batches_of(self._bodies, messages, view, BATCH_MAX_BYTES))
-            reply.messages.CopyFrom(batch)
-            if fitted < len(taken):
-                reply.ask_again_from = taken[fitted].number
+            part = next(parts_of(messages, BATCH_MAX_BYTES))
+            reply.messages.CopyFrom(await batch_of(self._bodies, part, view))
+            if part.count < len(taken):
+                reply.ask_again_from = taken[part.count].number
         return reply
 
     # Ends of reads -----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from qm.api.convert.outcomes import Answers, answers_of
-from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batches_of
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batch_of, parts_of
 from qm.api.data.credit import Credit
 from qm.api.data.handles import RECEIVING, Handles
 from qm.api.data.sessions import Sessions
@@ -232,7 +232,8 @@ class Streaming:
     async def _replies(self, stream: _Stream, answers: Answers) -> Replies:
         messages = answers.messages
         await self._bodies.ready(messages)
-        for batch, _ in batches_of(self._bodies, messages, stream.view, BATCH_MAX_BYTES):
+        for part in parts_of(messages, BATCH_MAX_BYTES):
+            batch = await batch_of(self._bodies, part, stream.view)
             yield data_pb2.StreamReply(messages=batch)
         if answers.others:
             cancelled = [
