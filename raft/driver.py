@@ -195,10 +195,6 @@ class Driver(Generic[ResultT]):
         """As `Replica.scrub`; for the loop that runs this driver."""
         return self._replica.scrub
 
-    def give_up_log(self, upto: int) -> None:
-        """As `Replica.give_up_log`."""
-        self._replica.give_up_log(upto)
-
     @property
     def transport(self) -> Transport:
         """The transport of this replica."""

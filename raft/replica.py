@@ -15,9 +15,8 @@ from raft import founding
 from raft.core.core import Busy, Core
 from raft.core.membership import MemberChange, decode_configuration, is_retired
 from raft.log.files import Directory
-from raft.log.log import LogDamaged, LogFull, Sync
+from raft.log.log import LogFull, Sync
 from raft.log.retention import Retention
-from raft.log.scrub import LogScrub
 from raft.log.segment import may_pass
 from raft.log_view import SyncToken
 from raft.machine import Hold, LogReader, StateMachine
@@ -93,6 +92,7 @@ class Replica(Generic[ResultT]):
         except BaseException:
             self._log.abandon()
             raise
+        self.scrub = self._log.scrub  # reads the log's records back, and repairs them
         self._receiver = SnapshotReceiver(directory, self._machine)
         self._applied = self._checked_applied_index()
         configurations = founding.configurations(self._log)
@@ -137,7 +137,6 @@ class Replica(Generic[ResultT]):
         self._reads: list[tuple[int, int]] = []
         self._retention = Retention(config.log_retain_bytes)
         self._compact_at = COMPACT_TICKS
-        self._given_up = 0
 
     @staticmethod
     def create(
@@ -411,17 +410,6 @@ class Replica(Generic[ResultT]):
         return min(self._retention.droppable_soon(ahead_bytes), self._applied)
 
     @property
-    def scrub(self) -> LogScrub:
-        """Reads the log's records back, and repairs them."""
-        return self._log.scrub
-
-    def give_up_log(self, upto: int) -> None:
-        """Retain no entries up to there for followers: a record among them cannot be repaired, and
-        a log without them is whole.
-        """
-        self._given_up = max(self._given_up, upto)
-
-    @property
     def applied_index(self) -> int:
         """The last index applied here."""
         return self._applied
@@ -592,8 +580,8 @@ class Replica(Generic[ResultT]):
         """Drop entries that are durable in the state machine and not retained for followers."""
         if self._install is not None or self._core.is_restoring:
             return
-        wanted = max(self._retention.droppable(), self._given_up)
-        index = min(self._machine.durable_index(), wanted, self._applied)
+        droppable = self._retention.droppable(self.scrub.given_up)
+        index = min(self._machine.durable_index(), droppable, self._applied)
         first = self._log.first_index()
         if index < first:
             return
@@ -606,8 +594,6 @@ class Replica(Generic[ResultT]):
                 raise
             self._disk.note_full(Work.COMPACT, error, self._now)
             return
-        except LogDamaged:
-            return  # an entry whose bodies are still needed is damaged: keep it until it is healed
         self._disk.note_room(Work.COMPACT)
         if self._log.first_index() > first:
             self._needs_sync = True

@@ -457,7 +457,8 @@ class Log(LogReader):
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 
         It is called within `compact`, oldest segment first; whatever is needed of the entries must
-        be durable elsewhere when it returns. If it raises, nothing is dropped and `compact` raises.
+        be durable elsewhere when it returns. If it raises, nothing is dropped; `compact` raises it,
+        unless it is LogDamaged.
         The same entries may be announced again, after a crash or when the disk was full.
         """
         self._retire_callbacks.append(callback)
@@ -478,9 +479,12 @@ class Log(LogReader):
         segments, floor = self._contents.segments, self._contents.floor
         leaving = [segment for segment in segments[:count] if len(segment.table)]
         base_index = leaving[-1].table.last_index if leaving else floor.base_index
-        for segment in leaving:
-            for callback in self._retire_callbacks:
-                callback(segment.table.first_index, segment.table.last_index)
+        try:
+            for segment in leaving:
+                for callback in self._retire_callbacks:
+                    callback(segment.table.first_index, segment.table.last_index)
+        except LogDamaged:
+            return  # what is needed of an entry is damaged: keep it until it is repaired
         if floor.meta is not None and floor.meta.index > meta.index:
             meta = floor.meta
         retired_below = segments[count].header.incarnation

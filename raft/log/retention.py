@@ -37,12 +37,14 @@ class Retention:
         """Forget all marks: the log restarted behind a snapshot."""
         self._marks.clear()
 
-    def droppable(self) -> int:
-        """Return the last index after which `keep_bytes` were appended; 0 if none."""
+    def droppable(self, given_up: int = 0) -> int:
+        """Return the last index after which `keep_bytes` were appended; 0 if none. `given_up`: what
+        is not kept at or below it.
+        """
         marks = self._marks
         while len(marks) > 1 and self._total - marks[1][1] >= self._keep_bytes:
             marks.popleft()
-        return self.droppable_soon(0)
+        return max(self.droppable_soon(0), given_up)
 
     def droppable_soon(self, ahead_bytes: int) -> int:
         """Return the least that `droppable` will return once `ahead_bytes` more are appended."""

@@ -129,6 +129,8 @@ class LogScrub:
         self._directory = directory
         self._contents = contents
         self._tail_checksum = tail_checksum
+        self.given_up = 0
+        """Entries up to there are kept for no follower: see `give_up`."""
 
     def live_bytes(self) -> int:
         """Return the bytes of all records."""
@@ -170,6 +172,12 @@ class LogScrub:
     def last_index_with(self, index: int) -> int:
         """Return the last entry of the segment that holds an entry. Raises LogViewError."""
         return self._contents.segment_of(index).table.last_index
+
+    def give_up(self, upto: int) -> None:
+        """Have the log dropped up to an entry, as soon as the state machine is durable without it,
+        whatever is kept for followers: a record cannot be repaired, and what follows is whole.
+        """
+        self.given_up = max(self.given_up, upto)
 
     def is_whole(self, index: int) -> bool:
         """Whether an entry can be read; an entry that the log does not hold counts as whole."""

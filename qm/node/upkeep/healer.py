@@ -206,13 +206,13 @@ class Healer:
         if lost and is_complete:
             self._tell_lost(damage, lost)
         elif not lost:
-            self._replicated.driver.give_up_log(scrub.last_index_with(damage.index))
+            scrub.give_up(scrub.last_index_with(damage.index))
 
     def _drop_range(self, damage: RangeDamage) -> None:
         """Have the log dropped up to damage that is not of an entry: nobody else has it."""
         scrub = self._replicated.driver.scrub
         if scrub.holds(damage.found):
-            self._replicated.driver.give_up_log(scrub.last_index_of(damage.found))
+            scrub.give_up(scrub.last_index_of(damage.found))
 
     # Bodies
 

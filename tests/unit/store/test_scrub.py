@@ -10,7 +10,6 @@ from qm.model.values import commands
 from qm.store.bodies.body_places import BodyDamaged, BodyPlace
 from qm.store.bodies.body_scan import START, Copy, CopyCheck, Cursor, KnownBody, page
 from raft.log.disk import DiskFile
-from raft.log.recovery import LogDamaged
 from tests.unit.model.world import PEER, packet
 from tests.unit.store.full_rocks import NO_SPACE
 from tests.unit.store.test_full_disk import bodies_in
@@ -190,8 +189,7 @@ def test_a_damaged_entry_in_the_log_is_not_moved_and_not_dropped(tmp_path: Path)
     spoil_log(node, victim)
     for n in range(1_000, 1_100):
         node.put([arrivals(body(n))])
-    with pytest.raises(LogDamaged):
-        node.compact()
+    node.compact()
     assert bodies.is_logged(victim.index)
     assert not bodies.move_ahead(node.store.applied_index())
     assert (victim.index, 0) in bodies.suspects
