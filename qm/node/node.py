@@ -23,8 +23,10 @@ from qm.node.membership.automatic_entry import Entry
 from qm.node.membership.status import inspect_reply
 from qm.node.platform import MACHINE, Platform
 from qm.node.relay.channels import Channels
+from qm.node.relay.copies import PeerCopies
 from qm.node.relay.roster import Roster
 from qm.node.relay.server import Member, RelayServer
+from qm.node.replica.log_repair import repair_log
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore, found
 from qm.node.service import Service, replicated_config
 from qm.node.upkeep.housekeeping import DiskWatch, refuse_small_disk
@@ -34,6 +36,7 @@ from qm.store.reserve import DiskLevel
 from raft import identity
 from raft.driver import end_process
 from raft.identity import Identity, IdentityRefused
+from raft.log.recovery import LogDamaged
 from raft.log.segment import is_disk_full, may_pass
 from raft.types import Configuration
 
@@ -58,8 +61,8 @@ class Node(Health):
         self.service: Service | None = None
         """None while the node belongs to no cluster."""
         self._die = die
-        self._waits_for_space = ""
-        """Why it does not take part yet, while its disk is full."""
+        self._waits_for = ""
+        """Why it does not take part yet, while its disk is full or its log is repaired."""
         self._platform = platform
         self._adopting = asyncio.Lock()
         self._adoptions: set[asyncio.Task[None]] = set()
@@ -77,6 +80,10 @@ class Node(Health):
             self.metrics,
             self._inspect,
             self._adopt,
+        )
+        self._copies = PeerCopies(
+            self._channels,
+            lambda: [each.name for each in config.members if each.name != config.name],
         )
         self._entry = Entry(config, self._begun_cluster)
         self._entering: asyncio.Task[None] | None = None
@@ -183,20 +190,26 @@ class Node(Health):
                     self._die,
                     self._platform,
                 )
+            except LogDamaged as error:
+                self._waits_for = f"this node asks the others to repair its log: {error}"
+                await repair_log(
+                    self._platform.directory(config.data / RAFT_FOLDER), error, self._copies
+                )
+                logger.warning("the log is opened again after a repair")
             except OSError as error:
                 if not may_pass(error):
                     raise
-                self._waits_for_space = (
+                self._waits_for = (
                     "this node waits for space on its disk, or for descriptors, to open its log and"
                     f" state: {error}"
                 )
-                logger.error("%s", self._waits_for_space)
+                logger.error("%s", self._waits_for)
                 has_reserve = is_disk_full(error) and disk.level is not DiskLevel.EXHAUSTED
                 if has_reserve:
                     disk.full()
                 await asyncio.sleep(0.0 if has_reserve else OPEN_AGAIN_AFTER_S)
             else:
-                self._waits_for_space = ""
+                self._waits_for = ""
                 return service
 
     async def stop(self) -> None:
@@ -224,8 +237,8 @@ class Node(Health):
     def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
         has_entered = self._entering is not None and self._entering.done()
         is_entering = self.config.birth.automatic and not has_entered
-        if self.service is None and self._waits_for_space:
-            return self._waits_for_space
+        if self.service is None and self._waits_for:
+            return self._waits_for
         if self.service is None:
             how = self._entry.waits_for if is_entering else "`qm cluster init` or `qm node join`"
             return f"this node belongs to no cluster yet: {how}"

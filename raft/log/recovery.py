@@ -237,6 +237,20 @@ def _scan(
     return scan
 
 
+def read_alone(
+    file: File, name: str, data: bytes, group: GroupId
+) -> tuple[SegmentKeys, int, int] | None:
+    """Return the keys of a segment, the offset at which its records stop linking up, and the
+    checksum of the record before that; None without a header.
+    """
+    header = parse_segment_header(data)
+    if header is None or header.group != group or name != segment_name(header.incarnation):
+        return None
+    scan = _Scan(Segment(file, header, first_index=0))
+    scan.read(data)
+    return scan.segment.keys, scan.segment.end, scan.checksum
+
+
 class _Linked:
     """The log so far: segments that each continue the previous one."""
 

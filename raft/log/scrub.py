@@ -28,7 +28,8 @@ from raft.log.record import (
     with_checksum,
 )
 from raft.log.recovery import LogDamaged
-from raft.log.segment import SEGMENT_HEADER_BYTES, Segment
+from raft.log.repair import corrected
+from raft.log.segment import SEGMENT_HEADER_BYTES, Segment, fixed_header
 from raft.log_view import LogViewError
 from raft.types import Entry
 
@@ -77,6 +78,10 @@ class Stretch(msgspec.Struct, frozen=True):
     def records(self, file: File) -> Iterator[tuple[int, int, bool]]:
         """Yield (begin, end, whether it is whole) of records and of what lies between them."""
         at = self.begin
+        if at <= SEGMENT_HEADER_BYTES:
+            fixed = fixed_header(self.segment.header)
+            yield 0, SEGMENT_HEADER_BYTES, _read(file, 0, len(fixed)) == fixed
+            at = SEGMENT_HEADER_BYTES
         while at < self.end:
             header = parse_header(_read(file, at, RECORD_HEADER_BYTES), 0, self.segment.keys)
             if header is not None and at + record_bytes(header.length) <= self.end:
@@ -162,6 +167,9 @@ class LogScrub:
         segment = found.segment
         if segment not in self._contents.segments:
             return False
+        if found.end <= SEGMENT_HEADER_BYTES:
+            fixed = fixed_header(segment.header)
+            return _read(segment.file, 0, len(fixed)) != fixed
         stretch = Stretch(self._directory, segment, found.begin, found.end)
         return any(not is_whole for _, _, is_whole in stretch.records(segment.file))
 
@@ -178,6 +186,38 @@ class LogScrub:
         whatever is kept for followers: a record cannot be repaired, and what follows is whole.
         """
         self.given_up = max(self.given_up, upto)
+
+    def range_of(self, index: int) -> DamagedRange:
+        """Return the place of an entry's record. Raises LogViewError."""
+        segment = self._contents.segment_of(index)
+        offset, length = segment.table.place(index)
+        return DamagedRange(segment, offset, offset + record_bytes(length))
+
+    def correct(self, found: DamagedRange) -> RepairSync | None:
+        """Write a damaged range again without help: a segment's header, or a record's of which one
+        bit was flipped (`raft.log.repair.corrected`); None if it is not that. It counts when the
+        returned sync has run.
+        """
+        segment = found.segment
+        if found.end <= SEGMENT_HEADER_BYTES:
+            return self._written(segment, 0, fixed_header(segment.header))
+        try:
+            before = self._before(segment, found.begin)
+        except CannotRepair:
+            return None
+        previous = segment.header.previous if before is None else before.checksum
+        data = _read(segment.file, found.begin, found.end - found.begin)
+        fixed = corrected(data, segment.keys, previous)
+        return None if fixed is None else self._written(segment, found.begin, fixed)
+
+    def _written(self, segment: Segment, offset: int, data: bytes) -> RepairSync:
+        file = self._directory.open(segment.name)
+        try:
+            file.pwrite(data, offset)
+        except BaseException:
+            file.close()
+            raise
+        return RepairSync(file)
 
     def is_whole(self, index: int) -> bool:
         """Whether an entry can be read; an entry that the log does not hold counts as whole."""
@@ -225,15 +265,9 @@ class LogScrub:
             raise CannotRepair(f"its data are not those of entry {index}")
         else:
             fields = b""
-        file = self._directory.open(segment.name)
-        try:
-            if fields:
-                file.pwrite(fields, offset)
-            file.pwrite(entry.data, offset + RECORD_HEADER_BYTES)
-        except BaseException:
-            file.close()
-            raise
-        return RepairSync(file)
+        if fields:
+            return self._written(segment, offset, fields + entry.data)
+        return self._written(segment, offset + RECORD_HEADER_BYTES, entry.data)
 
     def _rebuilt(self, segment: Segment, offset: int, entry: Entry) -> bytes:
         """Return the header of a record that links up with both of its neighbours."""

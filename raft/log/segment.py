@@ -108,6 +108,11 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
     return (fields + _CHECKSUM.pack(crc32(fields))).ljust(SEGMENT_HEADER_BYTES, b"\0")
 
 
+def fixed_header(header: SegmentHeader) -> bytes:
+    """Return the part of a header that never changes."""
+    return encode_segment_header(header)[:_SUCCESSOR_OFFSET]
+
+
 def parse_segment_header(data: bytes) -> SegmentHeader | None:
     """Read what `encode_segment_header` wrote; None when it is not valid.
 

@@ -123,6 +123,27 @@ def test_what_no_node_has_is_named_once_all_have_been_asked() -> None:
     run(scenario())
 
 
+def test_a_node_whose_log_is_damaged_asks_the_others_when_it_starts() -> None:
+    async def scenario() -> None:
+        async with cluster(3, has_edges=False) as nodes:
+            await fill(await nodes.leader())
+            await nodes.agree()
+            (follower, _) = await nodes.followers()
+            victim = bodies(follower)[0].place
+            for _ in range(2):
+                at = 64 + victim.offset + 10
+                flip(follower, victim.index, at)
+                flip(follower, victim.index, at + 40)
+                flip(follower, victim.index + 1, at)
+                await nodes.kill(follower.name)
+                await nodes.restart(follower.name)
+                await nodes.agree()
+                assert len(bodies(follower)) == COUNT
+                follower.cluster.read_body(victim)
+
+    run(scenario())
+
+
 def test_copies_are_given_to_members_alone() -> None:
     async def scenario() -> None:
         async with cluster(3, has_edges=False) as nodes:

@@ -101,6 +101,10 @@ class PeerCopies:
         ranked = sorted(found.items(), key=lambda item: -item[1])
         return Answers([e for e, _ in ranked], [count for _, count in ranked], silent == 0)
 
+    async def entries(self, index: int, term: int) -> Sequence[Entry]:
+        """Return what members have of an entry."""
+        return (await self.entry(index, term)).entries
+
     async def bodies(self, places: Sequence[BodyPlace]) -> tuple[dict[BodyPlace, bytes], bool]:
         """Ask member after member for bodies; return those that are whole, and whether all members
         that were needed answered.

@@ -144,7 +144,7 @@ class Healer:
             if isinstance(one, RecordDamage):
                 await self._heal_record(one)
             elif isinstance(one, RangeDamage):
-                self._drop_range(one)
+                await self._heal_range(one)
         await self._heal_bodies([one for one in due if isinstance(one, BodyDamage)])
         self._forget_whole(due)
 
@@ -174,6 +174,8 @@ class Healer:
         scrub, index = self._replicated.driver.scrub, damage.index
         term = scrub.term(index)
         if term is None or scrub.is_whole(index):
+            return
+        if await self._correct(scrub.range_of(index)):
             return
         answers = await self._peers.entry(index, term)
         for entry, count in zip(answers.entries, answers.counts, strict=True):
@@ -208,11 +210,21 @@ class Healer:
         elif not lost:
             scrub.give_up(scrub.last_index_with(damage.index))
 
-    def _drop_range(self, damage: RangeDamage) -> None:
-        """Have the log dropped up to damage that is not of an entry: nobody else has it."""
+    async def _heal_range(self, damage: RangeDamage) -> None:
+        """Correct damage that is not of an entry, or have the log dropped up to it: no other member
+        has it.
+        """
         scrub = self._replicated.driver.scrub
-        if scrub.holds(damage.found):
+        if scrub.holds(damage.found) and not await self._correct(damage.found):
             scrub.give_up(scrub.last_index_of(damage.found))
+
+    async def _correct(self, found: DamagedRange) -> bool:
+        """Correct a flipped bit; return whether that was it."""
+        sync = self._replicated.driver.scrub.correct(found)
+        if sync is None:
+            return False
+        await asyncio.to_thread(self._replicated.machine.make_durable, sync.run)
+        return True
 
     # Bodies
 

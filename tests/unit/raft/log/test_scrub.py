@@ -180,6 +180,23 @@ def test_a_damaged_record_that_is_not_an_entry_is_found_with_its_segment() -> No
     assert reopened(disk, log).first_index() == upto + 1
 
 
+@pytest.mark.parametrize("byte", [0, 9, 33, 50])
+def test_one_bit_is_corrected_without_another_member(byte: int) -> None:
+    disk = Disk()
+    log = filled(disk)
+    whole = {name: bytes(disk.root.bytes_of(name)) for name in disk.root.names()}
+    name, offset, length = place(log, 6)  # a hard state follows it
+    hard_state = offset + (RECORD_HEADER_BYTES + length + 63) // 64 * 64
+    for at in (0, offset, hard_state, hard_state + 64):
+        disk.root.bytes_of(name)[at + byte % (64 if at <= hard_state else 8)] ^= 8
+        (found,) = scrubbed(log)
+        token = log.scrub.correct(found)
+        assert token is not None
+        token.run()
+        assert scrubbed(log) == []
+    assert {name: bytes(disk.root.bytes_of(name)) for name in disk.root.names()} == whole
+
+
 def test_an_error_while_a_repair_is_synced_is_fatal() -> None:
     disk = Disk()
     log = filled(disk)

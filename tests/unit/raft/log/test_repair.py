@@ -1,0 +1,101 @@
+"""A log that was refused at the start is repaired, or stays refused."""
+
+from random import Random
+
+import pytest
+
+from raft.log.log import Log, LogDamaged
+from raft.log.repair import repair
+from raft.types import EntryKind
+from tests.unit.raft.log.faults import Disk, Loss
+from tests.unit.raft.log.model import READ_ALL
+from tests.unit.raft.log.test_damage import CONFIG, counted_bytes
+from tests.unit.raft.log.test_log import entries
+from tests.unit.raft.log.test_scrub import LAST, SIZE, filled, place
+
+
+def closed() -> Disk:
+    disk = Disk()
+    filled(disk).close()
+    return disk
+
+
+def refused(disk: Disk) -> LogDamaged | None:
+    """Why the log is refused."""
+    try:
+        Log.open(disk.root, CONFIG).close()
+    except LogDamaged as error:
+        return error
+    return None
+
+
+def repaired(disk: Disk) -> int:
+    """Repair the log with entries of another; return how many were needed."""
+    given = 0
+    while (error := refused(disk)) is not None:
+        wanted = repair(disk.root, CONFIG.group, error)
+        if wanted is not None:
+            (entry,) = entries(wanted.index, wanted.index + 1, wanted.term, SIZE)
+            assert wanted.is_given_by(entry.kind, entry.data)
+            wanted.write(disk.root, entry.data)
+            given += 1
+    return given
+
+
+def test_any_flipped_bit_is_repaired() -> None:
+    before = closed()
+    names = [name for name in before.root.names() if name.endswith("segment")]
+    for name in names[:-1]:
+        for byte in sorted(counted_bytes(before.root, name))[::31]:
+            disk = before.after_crash(Loss.EVERYTHING_SURVIVES, Random(0))
+            disk.root.bytes_of(name)[byte] ^= 1 << byte % 8
+            assert repaired(disk) <= 1
+            log = Log.open(disk.root, CONFIG)
+            assert log.entries(1, LAST + 1, READ_ALL) == entries(1, LAST + 1, size=SIZE), byte
+            log.abandon()
+
+
+def test_several_damaged_entries_are_given_one_after_the_other() -> None:
+    disk = Disk()
+    log = filled(disk)
+    wanted = [3, 4, 20]
+    for index in wanted:
+        name, offset, _ = place(log, index)
+        disk.root.bytes_of(name)[offset + 70 : offset + 80] = bytes(10)
+    log.close()
+    assert repaired(disk) == len(wanted)
+
+
+def test_a_lost_header_and_a_lost_file_stay_refused() -> None:
+    disk = Disk()
+    log = filled(disk)
+    name, offset, _ = place(log, 9)
+    log.close()
+    lost = disk.after_crash(Loss.EVERYTHING_SURVIVES, Random(0))
+    lost.root.bytes_of(name)[offset : offset + 8] = bytes(8)
+    error = refused(lost)
+    assert error is not None
+    with pytest.raises(LogDamaged):
+        repair(lost.root, CONFIG.group, error)
+    disk.root.unlink(name)
+    error = refused(disk)
+    assert error is not None
+    with pytest.raises(LogDamaged):
+        repair(disk.root, CONFIG.group, error)
+
+
+def test_other_data_are_not_taken() -> None:
+    disk = Disk()
+    log = filled(disk)
+    name, offset, _ = place(log, 9)
+    disk.root.bytes_of(name)[offset + 70 : offset + 80] = bytes(10)
+    log.close()
+    error = refused(disk)
+    assert error is not None
+    wanted = repair(disk.root, CONFIG.group, error)
+    assert wanted is not None
+    (entry,) = entries(9, 10, size=SIZE)
+    assert (wanted.index, wanted.term) == (9, 1)
+    assert not wanted.is_given_by(EntryKind.NOOP, entry.data)
+    assert not wanted.is_given_by(EntryKind.DATA, entry.data[:-1] + b"!")
+    assert not wanted.is_given_by(EntryKind.DATA, entry.data + b"!")
