@@ -12,6 +12,7 @@ from qm.model.clients.sends import Sending
 from qm.model.clients.transactions import Transactions
 from qm.model.delivery import Delivery
 from qm.model.management.administration import Administration
+from qm.model.management.certificates import Certificates
 from qm.model.management.directory import Directory
 from qm.model.management.expiry import Expiry
 from qm.model.management.members import Members
@@ -114,6 +115,7 @@ class Machine:
             (
                 *(arrivals, sending, reads, clients, opens, transactions),
                 *(administration, purging, restoring, self.directory, Members(ledger)),
+                Certificates(ledger, self.directory),
                 *(Peers(ledger, duplicates, bindings), bindings, delivery, reports, expiry),
             )
         )

@@ -1565,6 +1565,84 @@ class DirectoryWrite(_message.Message):
 Global___DirectoryWrite: _TypeAlias = DirectoryWrite  # noqa: Y015
 
 @_typing.final
+class RegisterCertificate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    USER_IDENTIFIER_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    IDENTIFIER_FIELD_NUMBER: _builtins.int
+    IS_INTERNAL_FIELD_NUMBER: _builtins.int
+    IS_CONDITIONAL_FIELD_NUMBER: _builtins.int
+    SENDER_SIDS_FIELD_NUMBER: _builtins.int
+    sid: _builtins.bytes
+    name: _builtins.str
+    user_identifier: _builtins.bytes
+    certificate: _builtins.bytes
+    digest: _builtins.bytes
+    identifier: _builtins.bytes
+    is_internal: _builtins.bool
+    is_conditional: _builtins.bool
+    @_builtins.property
+    def request(self) -> Global___Request: ...
+    @_builtins.property
+    def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        request: Global___Request | None = ...,
+        sid: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+        user_identifier: _builtins.bytes = ...,
+        certificate: _builtins.bytes = ...,
+        digest: _builtins.bytes = ...,
+        identifier: _builtins.bytes = ...,
+        is_internal: _builtins.bool = ...,
+        is_conditional: _builtins.bool = ...,
+        sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "digest", b"digest", "identifier", b"identifier", "is_conditional", b"is_conditional", "is_internal", b"is_internal", "name", b"name", "request", b"request", "sender_sids", b"sender_sids", "sid", b"sid", "user_identifier", b"user_identifier"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterCertificate: _TypeAlias = RegisterCertificate  # noqa: Y015
+
+@_typing.final
+class RemoveCertificate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SID_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    SENDER_SIDS_FIELD_NUMBER: _builtins.int
+    sid: _builtins.bytes
+    digest: _builtins.bytes
+    @_builtins.property
+    def request(self) -> Global___Request: ...
+    @_builtins.property
+    def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        request: Global___Request | None = ...,
+        sid: _builtins.bytes = ...,
+        digest: _builtins.bytes = ...,
+        sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "request", b"request", "sender_sids", b"sender_sids", "sid", b"sid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveCertificate: _TypeAlias = RemoveCertificate  # noqa: Y015
+
+@_typing.final
 class Command(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1604,6 +1682,8 @@ class Command(_message.Message):
     TRANSFER_TRACED_FIELD_NUMBER: _builtins.int
     TRANSFER_OPENED_FIELD_NUMBER: _builtins.int
     DIRECTORY_WRITE_FIELD_NUMBER: _builtins.int
+    REGISTER_CERTIFICATE_FIELD_NUMBER: _builtins.int
+    REMOVE_CERTIFICATE_FIELD_NUMBER: _builtins.int
     AUDIT_MARK_FIELD_NUMBER: _builtins.int
     AUDIT_RESULT_FIELD_NUMBER: _builtins.int
     RAISE_APPLY_VERSION_FIELD_NUMBER: _builtins.int
@@ -1685,6 +1765,10 @@ class Command(_message.Message):
     @_builtins.property
     def directory_write(self) -> Global___DirectoryWrite: ...
     @_builtins.property
+    def register_certificate(self) -> Global___RegisterCertificate: ...
+    @_builtins.property
+    def remove_certificate(self) -> Global___RemoveCertificate: ...
+    @_builtins.property
     def audit_mark(self) -> Global___AuditMark: ...
     @_builtins.property
     def audit_result(self) -> Global___AuditResult: ...
@@ -1739,6 +1823,8 @@ class Command(_message.Message):
         transfer_traced: Global___TransferTraced | None = ...,
         transfer_opened: Global___TransferOpened | None = ...,
         directory_write: Global___DirectoryWrite | None = ...,
+        register_certificate: Global___RegisterCertificate | None = ...,
+        remove_certificate: Global___RemoveCertificate | None = ...,
         audit_mark: Global___AuditMark | None = ...,
         audit_result: Global___AuditResult | None = ...,
         raise_apply_version: Global___RaiseApplyVersion | None = ...,
@@ -1748,11 +1834,11 @@ class Command(_message.Message):
         set_bindings: Global___SetBindings | None = ...,
         forget_peer: Global___ForgetPeer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings", "forget_peer"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "register_certificate", "remove_certificate", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings", "forget_peer"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

@@ -2,5 +2,6 @@
 
 `sid` and `descriptor` hold [MS-DTYP] 2.4 as bytes and values, `access` decides on access.
 `signature_input` says what a signature covers, `hashes` and `signatures` make and verify it;
-`body_ciphers` encrypt bodies, `session_keys` carry their keys. May import `qm.wire` and `qm.names`.
+`body_ciphers` encrypt bodies, `session_keys` carry their keys; `directory` says who others are.
+May import `qm.wire` and `qm.names`.
 """

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from qm.model import queries
-from qm.model.management.directory import OBJECT_ATTRIBUTES, DirectoryObject, Filter, Operator
+from qm.model.management.directory import DirectoryObject, Filter, Operator
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
+from qm.model.values.directory_objects import OBJECT_ATTRIBUTES
 from qm.model.values.elements import (
     DirectoryObjectType,
     DirectoryOperationResult,

@@ -12,9 +12,10 @@ from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, NotFound, c
 from qm.api.gate.pages import bytes_after, page_size, token_of
 from qm.api.propose.control_once import UNNUMBERED, Decider
 from qm.cluster.cluster import Cluster
-from qm.model.management.directory import OBJECT_ATTRIBUTES, Filter, Operator
+from qm.model.management.directory import Filter, Operator
 from qm.model.queries import get_queue_path, read_directory
 from qm.model.values.commands import Command, DirectoryWrite
+from qm.model.values.directory_objects import OBJECT_ATTRIBUTES
 from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 from qm.pb import control_pb2 as pb

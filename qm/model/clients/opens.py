@@ -14,6 +14,7 @@ from qm.model.management.administration import Administration
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.people import with_groups
 from qm.model.state.registry import Registry, Route
 from qm.model.state.tables import State, Table
 from qm.model.values.commands import CloseQueue, OpenQueue
@@ -153,6 +154,7 @@ class Opens:
         """Check access by guide 8.5."""
         manager = self._ledger.manager
         assert manager is not None, "a queue without its queue manager"
+        sids = with_groups(self._ledger, sids)
         kind = queue.record.kind
         is_peek = access in _PEEKS
         if kind is QueueKind.OUTGOING:

@@ -17,6 +17,7 @@ from qm.model.messages.seek import select
 from qm.model.messages.unlock import give_back, is_purge_pending
 from qm.model.state.granting import is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
+from qm.model.state.people import with_groups
 from qm.model.state.tables import Table
 from qm.model.values.commands import Move, ReadEnd, ReceiveRun, Selector, SelectorKind
 from qm.model.values.effects import Outcome
@@ -315,4 +316,4 @@ class Reads:
             parent = self._ledger.queue(queue.record.parent_queue)
             assert parent is not None, "a journal or subqueue without its queue"
             queue = parent
-        return is_granted_on_queue(queue, sids, access)
+        return is_granted_on_queue(queue, with_groups(self._ledger, sids), access)

@@ -12,6 +12,7 @@ from qm.model.state.addressing import is_service_queue, label_bytes, stored_name
 from qm.model.state.granting import is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.people import with_groups
 from qm.model.state.registry import Registry, Route
 from qm.model.values.commands import Selector, SelectorKind, Send, Target
 from qm.model.values.effects import Outcome
@@ -144,7 +145,8 @@ class Sending:
         if record.kind is not QueueKind.OUTGOING:
             if record.kind not in (QueueKind.APPLICATION, QueueKind.CONNECTOR):
                 return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
-            if not is_granted_on_queue(queue, command.sender_sids, QueueAccess.WRITE_MESSAGE):
+            sids = with_groups(self._ledger, command.sender_sids)
+            if not is_granted_on_queue(queue, sids, QueueAccess.WRITE_MESSAGE):
                 return ErrorCode.MQ_ERROR_ACCESS_DENIED
             if record.transactional != is_transactional:
                 return ErrorCode.MQ_ERROR_TRANSACTION_USAGE

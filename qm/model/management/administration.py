@@ -9,6 +9,7 @@ from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUM
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import META_CHAIN, Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.people import with_groups
 from qm.model.state.principals import Principals
 from qm.model.state.registry import PRIVATE_QUEUE_NUMBER_FIRST, NameIndex, Registry, folded
 from qm.model.state.tables import Table
@@ -143,7 +144,8 @@ class Administration:
         access = MachineAccess.SET_MACHINE_PROPERTIES
         if _SECURITY in command.changes:
             access |= MachineAccess.CHANGE_MACHINE_PERMISSIONS
-        if not is_granted_on_manager(manager, command.sender_sids, access):
+        sids = with_groups(self._ledger, command.sender_sids)
+        if not is_granted_on_manager(manager, sids, access):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
         if command.if_version is not None and command.if_version != manager.version:
             return Outcome(ErrorCode.MQ_ERROR_PROPERTIES_CONFLICT, value=manager.version)
@@ -228,7 +230,8 @@ class Administration:
         self, manager: QueueManager, name: PathName, command: CreateQueue
     ) -> int:
         """Return MQ_OK, or the reason why no such queue can be created."""
-        if not is_granted_on_manager(manager, command.sender_sids, MachineAccess.CREATE_QUEUE):
+        sids = with_groups(self._ledger, command.sender_sids)
+        if not is_granted_on_manager(manager, sids, MachineAccess.CREATE_QUEUE):
             return ErrorCode.MQ_ERROR_ACCESS_DENIED
         if len(command.identifier) != 16 or len(command.journal_identifier) != 16:
             return ErrorCode.MQ_ERROR_INVALID_PARAMETER
@@ -328,7 +331,8 @@ class Administration:
         parent = self._ledger.queue(max(self._registry.format_name(parent_name), 0))
         if parent is None or parent.record.is_deleting:
             return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
-        if not is_granted_on_queue(parent, sender_sids, QueueAccess.RECEIVE_MESSAGE):
+        sids = with_groups(self._ledger, sender_sids)
+        if not is_granted_on_queue(parent, sids, QueueAccess.RECEIVE_MESSAGE):
             return ErrorCode.MQ_ERROR_ACCESS_DENIED
         record = parent.record
         is_full = (
@@ -389,14 +393,13 @@ class Administration:
         Of an outgoing queue only its priority can be set; the queue manager's descriptor decides,
         as for its administrative state.
         """
+        sids = with_groups(self._ledger, command.sender_sids)
         if queue.record.kind is QueueKind.OUTGOING:
             manager = self._ledger.manager
             assert manager is not None, "a queue without its queue manager"
             if command.changes.keys() - {_BASE_PRIORITY}:
                 return ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
-            is_granted = is_granted_on_manager(
-                manager, command.sender_sids, MachineAccess.SET_MACHINE_PROPERTIES
-            )
+            is_granted = is_granted_on_manager(manager, sids, MachineAccess.SET_MACHINE_PROPERTIES)
             return MQ_OK if is_granted else ErrorCode.MQ_ERROR_ACCESS_DENIED
         if queue.record.kind is not QueueKind.APPLICATION:
             return ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
@@ -405,7 +408,7 @@ class Administration:
             needed |= QueueAccess.SET_QUEUE_PROPERTIES
         if _SECURITY in command.changes:
             needed |= QueueAccess.CHANGE_QUEUE_PERMISSIONS
-        is_granted = is_granted_on_queue(queue, command.sender_sids, needed)
+        is_granted = is_granted_on_queue(queue, sids, needed)
         return MQ_OK if is_granted else ErrorCode.MQ_ERROR_ACCESS_DENIED
 
     def _names_queue_rights(self, security: bytes) -> bool:
@@ -436,9 +439,8 @@ class Administration:
         wanted = (OutgoingAdminState.NORMAL, OutgoingAdminState.ON_HOLD)
         if command.admin_state not in wanted:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        if not is_granted_on_manager(
-            manager, command.sender_sids, MachineAccess.SET_MACHINE_PROPERTIES
-        ):
+        sids = with_groups(self._ledger, command.sender_sids)
+        if not is_granted_on_manager(manager, sids, MachineAccess.SET_MACHINE_PROPERTIES):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
         if manager.hardened_security:
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)

@@ -1,28 +1,31 @@
 """The embedded directory ([MS-MQDMPR] 3.1.7.1.18 to .24, guide 9.1).
 
-Enterprise, sites, links, networks and users are rows of their own; the queue manager and its public
-queues are only read as objects here, so that there is one copy of their attributes. Without quorum
-the whole queue manager is unavailable, so it is never "not connected".
+Enterprise, sites, links, networks, users and other queue managers are rows of their own; the queue
+manager and its public queues are only read as objects here, so that there is one copy of their
+attributes. Without quorum the whole queue manager is unavailable, so it is never "not connected".
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from enum import Enum
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final
 
 import msgspec
 
+from qm.model.state.directory_rows import (
+    attribute,
+    decoded,
+    identifier_of,
+    is_taken,
+    put_object,
+)
 from qm.model.state.granting import is_granted_on_manager
 from qm.model.state.ledger import Ledger
+from qm.model.state.people import with_groups
 from qm.model.state.tables import Table
-from qm.model.values.attributes import (
-    QUEUE_ATTRIBUTES,
-    Attribute,
-    decode_attributes,
-    descriptor_of,
-    encode_attribute,
-)
+from qm.model.values.attributes import QUEUE_ATTRIBUTES, decode_attributes, encode_attribute
 from qm.model.values.commands import DirectoryWrite
+from qm.model.values.directory_objects import INDEXED, refusal_of, writable
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import (
     DirectoryObjectType,
@@ -30,99 +33,17 @@ from qm.model.values.elements import (
     QueueKind,
     QueueType,
 )
-from qm.model.values.limits import VERSION_OF_USER_FORMS
+from qm.model.values.limits import VERSION_OF_PEOPLE
 from qm.model.values.records import DirectoryObjectRow, Queue, QueueManager, decode
 from qm.names.guid import guid_text
-from qm.security.sid import parse_sid
-from qm.wire.access_mask import (
-    ConnectedNetworkAccess,
-    EnterpriseAccess,
-    MachineAccess,
-    SiteAccess,
-)
+from qm.wire.access_mask import MachineAccess
 from qm.wire.codes import ErrorCode
-from qm.wire.errors import ProtocolError
-from qm.wire.structures.user_certificate import parse_user_certificates
 
 MQ_OK: Final = 0
 OBJECTS_MAX: Final = 100_000
 _SCAN_ROWS: Final = 256
 _ROWS_PER_PAGE_MAX: Final = 4_096
-_DIGEST_BYTES: Final = 16
-_GUIDS: Final = tuple[bytes, ...]
-
-
-def _digests(value: Any) -> int:
-    """CertificateDigestList: the MD5 of each certificate (3.1.1.15)."""
-    is_sound = all(len(digest) == _DIGEST_BYTES for digest in value)
-    return 0 if is_sound else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
-
-
-def _is_user(values: dict[str, Any]) -> bool:
-    """Whether a user's attributes have the forms of 3.1.1.15: a SID and an MQUSERSIGNCERTS."""
-    try:
-        for name, parse in _FORMS_OF_USER.items():
-            value = values.get(name)
-            if value is not None and parse(value) != len(value):
-                return False
-    except ProtocolError:
-        return False
-    return True
-
-
-_FORMS_OF_USER: Final[Mapping[str, Callable[[bytes], int]]] = {
-    "security_identifier": lambda value: parse_sid(value, 0, len(value), "SecurityIdentifier")[1],
-    "certificates": lambda value: parse_user_certificates(value, 0, len(value))[1],
-}
-"""Each returns where the form ends."""
-
-
-OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] = {
-    DirectoryObjectType.ENTERPRISE: {
-        "name": Attribute(str),
-        "weakened_security": Attribute(bool),
-        "non_ldap_capable_queue_manager_notification": Attribute(bool),
-        "default_time_to_live": Attribute(int),
-        "old_directory": Attribute(bool),
-        "security": Attribute(bytes, descriptor_of(EnterpriseAccess)),
-    },
-    DirectoryObjectType.SITE: {
-        "name": Attribute(str),
-        "primary_site_controller": Attribute(str),
-        "intra_site_replication_interval": Attribute(int),
-        "inter_site_replication_interval": Attribute(int),
-        "full_path": Attribute(str),
-        "foreign_site": Attribute(bool),
-        "public_signing_key_list": Attribute(bytes),
-        "migrated_from_msmq10": Attribute(bool),
-        "security": Attribute(bytes, descriptor_of(SiteAccess)),
-    },
-    DirectoryObjectType.ROUTING_LINK: {
-        "description": Attribute(str),
-        "full_path": Attribute(str),
-        "actual_cost": Attribute(int),
-        "site1_identifier": Attribute(bytes),
-        "site2_identifier": Attribute(bytes),
-        "site_gate_identifier_list": Attribute(_GUIDS),
-    },
-    DirectoryObjectType.CONNECTED_NETWORK: {
-        "name": Attribute(str),
-        "security": Attribute(bytes, descriptor_of(ConnectedNetworkAccess)),
-    },
-    DirectoryObjectType.USER: {
-        "security_identifier": Attribute(bytes),
-        "certificate_digest_list": Attribute(_GUIDS, _digests),
-        "certificates": Attribute(bytes),
-    },
-}
-"""Writable attributes, by their names in the specification, per class of object."""
-_UNIQUE: Final = {
-    DirectoryObjectType.ENTERPRISE: "name",
-    DirectoryObjectType.SITE: "name",
-    DirectoryObjectType.CONNECTED_NETWORK: "name",
-    DirectoryObjectType.USER: "security_identifier",
-}
-_COST_MAX: Final = 999_999
+_GUID_BYTES: Final = 16
 _PUBLISHED_OF_MANAGER: Final = (
     "computer_name",
     "qualified_computer_name",
@@ -234,75 +155,61 @@ class Directory:
         if manager is None:
             return Outcome(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         access = MachineAccess.SET_MACHINE_PROPERTIES
-        if not is_granted_on_manager(manager, command.sender_sids, access):
+        sids = with_groups(self._ledger, command.sender_sids)
+        if not is_granted_on_manager(manager, sids, access):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
-        known = OBJECT_ATTRIBUTES.get(
-            DirectoryObjectType(command.object_type)
-            if command.object_type in tuple(DirectoryObjectType)
-            else DirectoryObjectType.QUEUE
-        )
-        if known is None or len(command.identifier) != 16:
+        known = writable(command.object_type, self._ledger.behaviour)
+        if known is None or len(command.identifier) != _GUID_BYTES:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         existing = self._ledger.record(Table.DIRECTORY, command.identifier, DirectoryObjectRow)
         if command.attributes is None:
             return self._delete(command.identifier, existing)
         values, refusal = decode_attributes(known, command.attributes, is_change=False)
+        object_type = DirectoryObjectType(command.object_type)
+        refusal = refusal or refusal_of(object_type, values, self._ledger.behaviour)
         if refusal:
             return Outcome(refusal)
-        object_type = DirectoryObjectType(command.object_type)
-        is_user = object_type is DirectoryObjectType.USER
-        if is_user and self._ledger.behaviour >= VERSION_OF_USER_FORMS and not _is_user(values):
-            return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
-        if not 1 <= values.get("actual_cost", 1) <= _COST_MAX:
-            return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
         if existing is not None and existing.object_type != object_type:
             return Outcome(MQ_OK, value=DirectoryOperationResult.OBJECT_ALREADY_EXISTS)
-        return self._put(command, object_type, existing, values)
-
-    def _put(
-        self,
-        command: DirectoryWrite,
-        object_type: DirectoryObjectType,
-        existing: DirectoryObjectRow | None,
-        values: dict[str, Any],
-    ) -> Outcome:
-        counters = self._ledger.counters
-        if existing is None and counters.directory_object_count >= OBJECTS_MAX:
-            return Outcome(ErrorCode.MQ_ERROR_DS_IS_FULL)
-        unique = _UNIQUE.get(object_type)
-        taken_by = self._named(object_type, values.get(unique)) if unique in values else None
-        if taken_by not in (None, command.identifier):
-            return Outcome(MQ_OK, value=DirectoryOperationResult.OBJECT_ALREADY_EXISTS)
         old = existing.attributes if existing is not None else {}
-        if existing is None:
-            counters.directory_object_count += 1
-        if unique is not None and unique in old and unique in values:
-            self._ledger.state.delete(
-                Table.DIRECTORY_INDEX, _index_key(object_type, _decoded(old[unique]))
-            )
-        if unique is not None and unique in values:
-            key = _index_key(object_type, values[unique])
-            self._ledger.state.put(Table.DIRECTORY_INDEX, key, command.identifier)
-        counters.usn += 1
         attributes = old | {name: encode_attribute(value) for name, value in values.items()}
-        row = DirectoryObjectRow(object_type, counters.usn, attributes)
-        self._ledger.put_record(Table.DIRECTORY, command.identifier, row)
+        return self.put(command.identifier, object_type, attributes)
+
+    def put(
+        self, identifier: bytes, object_type: DirectoryObjectType, attributes: dict[str, bytes]
+    ) -> Outcome:
+        """Write an object with these attributes, already checked."""
+        ledger = self._ledger
+        counters = ledger.counters
+        is_new = ledger.state.get(Table.DIRECTORY, identifier) is None
+        if is_new and counters.directory_object_count >= OBJECTS_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_DS_IS_FULL)
+        row = DirectoryObjectRow(object_type, counters.usn + 1, attributes)
+        if self._is_own(identifier, row) or is_taken(ledger.state, identifier, row):
+            return Outcome(MQ_OK, value=DirectoryOperationResult.OBJECT_ALREADY_EXISTS)
+        counters.usn += 1
+        put_object(ledger, identifier, row)
         return Outcome(MQ_OK, value=DirectoryOperationResult.SUCCESS)
+
+    def _is_own(self, identifier: bytes, row: DirectoryObjectRow) -> bool:
+        """Whether an object would be a second one of this queue manager."""
+        manager = self._ledger.manager
+        if manager is None or row.object_type != DirectoryObjectType.QUEUE_MANAGER:
+            return False
+        own = manager.computer_name.lower(), manager.qualified_computer_name.lower()
+        names = (
+            attribute(row.attributes, name, "").lower()
+            for name in INDEXED[DirectoryObjectType.QUEUE_MANAGER]
+        )
+        return identifier == manager.identifier or any(name and name in own for name in names)
 
     def _delete(self, identifier: bytes, existing: DirectoryObjectRow | None) -> Outcome:
         if existing is None:
             return Outcome(MQ_OK, value=DirectoryOperationResult.OBJECT_NOT_FOUND)
-        object_type = DirectoryObjectType(existing.object_type)
-        unique = _UNIQUE.get(object_type)
-        if unique is not None and unique in existing.attributes:
-            key = _index_key(object_type, _decoded(existing.attributes[unique]))
-            self._ledger.state.delete(Table.DIRECTORY_INDEX, key)
-        self._ledger.state.delete(Table.DIRECTORY, identifier)
-        self._ledger.counters.directory_object_count -= 1
+        if self._ledger.behaviour >= VERSION_OF_PEOPLE:
+            self._ledger.counters.usn += 1
+        put_object(self._ledger, identifier, None)
         return Outcome(MQ_OK, value=DirectoryOperationResult.SUCCESS)
-
-    def _named(self, object_type: DirectoryObjectType, value: Any) -> bytes | None:
-        return self._ledger.state.get(Table.DIRECTORY_INDEX, _index_key(object_type, value))
 
     # Reading -----------------------------------------------------------------------------
 
@@ -328,15 +235,17 @@ class Directory:
         """Read Directory in bounded steps: objects whose rows follow `after`, and where the next
         step begins; None at the end. A step reads at most _ROWS_PER_PAGE_MAX rows.
         """
-        if object_type is DirectoryObjectType.QUEUE_MANAGER:
-            found = self._matching(object_type, filters)
+        named = self._named(object_type, filters)
+        if named is not None:
+            found = [one for one in named if _satisfies(one, filters)]
             return [_chosen(one, attributes) for one in found], None
         is_queue = object_type is DirectoryObjectType.QUEUE
         table, key_bytes = (Table.QUEUE, 4) if is_queue else (Table.DIRECTORY, 16)
         low = after + b"\0" if after else b""
         high = b"\xff" * (key_bytes + 1)
         rows = self._ledger.state.scan(table, low, high, _ROWS_PER_PAGE_MAX)
-        objects: list[DirectoryObject] = []
+        objects = [] if after else list(self._own(object_type))
+        objects = [_chosen(one, attributes) for one in objects if _satisfies(one, filters)]
         for key, row in rows:
             one = _published(row) if is_queue else _stored(object_type, key, row)
             if one is not None and _satisfies(one, filters):
@@ -344,6 +253,22 @@ class Directory:
                 if len(objects) == objects_max:
                     return objects, key
         return objects, rows[-1][0] if len(rows) == _ROWS_PER_PAGE_MAX else None
+
+    def _named(
+        self, object_type: DirectoryObjectType, filters: list[Filter]
+    ) -> list[DirectoryObject] | None:
+        """Return the only objects that can satisfy the filters, if the index tells them."""
+        indexed = INDEXED.get(object_type, ())
+        for one in filters:
+            if one.attribute in indexed and one.operator is Operator.EQUALS and one.value != "":
+                identifier = identifier_of(self._ledger.state, object_type, one.value)
+                row = None if identifier is None else self._row(identifier)
+                found = None if row is None else _stored(object_type, identifier or b"", row)
+                return [*self._own(object_type), *([] if found is None else [found])]
+        return None
+
+    def _row(self, identifier: bytes) -> bytes | None:
+        return self._ledger.state.get(Table.DIRECTORY, identifier)
 
     def query(
         self,
@@ -369,14 +294,16 @@ class Directory:
             if _satisfies(found, filters):
                 yield found
 
+    def _own(self, object_type: DirectoryObjectType) -> Iterator[DirectoryObject]:
+        """Yield this queue manager, if objects of its class are wanted."""
+        manager = self._ledger.manager
+        if object_type is DirectoryObjectType.QUEUE_MANAGER and manager is not None:
+            values = {name: getattr(manager, name) for name in _PUBLISHED_OF_MANAGER}
+            values["identifier"] = manager.identifier
+            yield DirectoryObject(manager.identifier, object_type, values)
+
     def _objects(self, object_type: DirectoryObjectType) -> Iterator[DirectoryObject]:
-        if object_type is DirectoryObjectType.QUEUE_MANAGER:
-            manager = self._ledger.manager
-            if manager is not None:
-                values = {name: getattr(manager, name) for name in _PUBLISHED_OF_MANAGER}
-                values["identifier"] = manager.identifier
-                yield DirectoryObject(manager.identifier, object_type, values)
-            return
+        yield from self._own(object_type)
         if object_type is DirectoryObjectType.QUEUE:
             yield from self._queues()
             return
@@ -435,7 +362,7 @@ def _stored(
     stored = decode(DirectoryObjectRow, row)
     if stored.object_type != object_type:
         return None
-    values = {name: _decoded(value) for name, value in stored.attributes.items()}
+    values = {name: decoded(value) for name, value in stored.attributes.items()}
     return DirectoryObject(identifier, object_type, values | {"identifier": identifier})
 
 
@@ -457,15 +384,6 @@ def _chosen(found: DirectoryObject, attributes: list[str] | None) -> DirectoryOb
         return found
     values = {name: found.attributes[name] for name in attributes if name in found.attributes}
     return msgspec.structs.replace(found, attributes=values)
-
-
-def _decoded(value: bytes) -> Any:
-    return msgspec.msgpack.decode(value)
-
-
-def _index_key(object_type: DirectoryObjectType, value: Any) -> bytes:
-    folded = value.lower() if isinstance(value, str) else value
-    return bytes((object_type,)) + encode_attribute(folded)
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:

@@ -6,6 +6,7 @@ from qm.model.arrivals.duplicates import Duplicates
 from qm.model.state.bindings import Bindings
 from qm.model.state.granting import is_granted_on_manager
 from qm.model.state.ledger import Ledger
+from qm.model.state.people import with_groups
 from qm.model.values.commands import ForgetPeer
 from qm.model.values.effects import Outcome
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
@@ -30,7 +31,8 @@ class Peers:
         if manager is None:
             return Outcome(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         access = MachineAccess.SET_MACHINE_PROPERTIES
-        if not is_granted_on_manager(manager, command.sender_sids, access):
+        sids = with_groups(self._ledger, command.sender_sids)
+        if not is_granted_on_manager(manager, sids, access):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
         is_peer = len(command.queue_manager) == GUID_SIZE_BYTES
         if not is_peer or not 1 <= command.count <= POSITIONS_PER_ENTRY_MAX:

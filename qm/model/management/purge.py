@@ -5,6 +5,7 @@ from typing import Final
 from qm.model.messages.endings import Endings
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
+from qm.model.state.people import with_groups
 from qm.model.state.principals import Principals
 from qm.model.state.registry import Registry
 from qm.model.state.tables import Table
@@ -48,6 +49,7 @@ class Purging:
         kind = queue.record.kind
         manager = self._ledger.manager
         assert manager is not None, "a queue without its queue manager"
+        sids = with_groups(self._ledger, sids)
         if kind is QueueKind.JOURNAL:
             parent = self._ledger.queue(queue.record.parent_queue)
             access = QueueAccess.RECEIVE_JOURNAL_MESSAGE
@@ -88,7 +90,8 @@ class Purging:
             parent = self._ledger.queue(queue.record.parent_queue)
             assert parent is not None, "a subqueue without its queue"
             owner = parent
-        if not is_granted_on_queue(owner, command.sender_sids, QueueAccess.DELETE_QUEUE):
+        sids = with_groups(self._ledger, command.sender_sids)
+        if not is_granted_on_queue(owner, sids, QueueAccess.DELETE_QUEUE):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
         self._delete(queue)
         return Outcome(MQ_OK)

@@ -11,7 +11,12 @@ from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST, State, Table
 from qm.model.values import records, rows
 from qm.model.values.effects import Applied, EffectKind, Suspicion, no_effects
 from qm.model.values.elements import QueueKind
-from qm.model.values.limits import CLOCK_MAX_MS, SUSPICIONS_PER_ENTRY_MAX, VERSION_OF_REFUSALS
+from qm.model.values.limits import (
+    CLOCK_MAX_MS,
+    GROUPS_IN_HAND_MAX,
+    SUSPICIONS_PER_ENTRY_MAX,
+    VERSION_OF_REFUSALS,
+)
 from qm.model.values.records import Counters, Queue, QueueManager, RecordT
 from qm.model.values.rows import (
     DEADLINE_KEY,
@@ -145,9 +150,12 @@ class Ledger:
         self._synthetic_count = 0
         self._awaited_ordinal = 0
         """No MessageID between the last one assigned and this one is awaited."""
+        self.groups: dict[bytes, tuple[bytes, ...]] = {}
+        """Groups of the SIDs that were asked for, derived from the directory."""
         self.version = 0
-        """Changes with every change of a queue's or the queue manager's record, and when derived
-        state is dropped: conclusions from them are valid as long as this stays the same."""
+        """Changes with every change of a queue's or the queue manager's record or of the directory,
+        and when derived state is dropped: conclusions from them are valid as long as this stays the
+        same."""
 
     def forget(self) -> None:
         """Drop everything derived; only rows remain. Only after `settle`."""
@@ -156,6 +164,11 @@ class Ledger:
         self._manager = None
         self._has_counters = False
         self._awaited_ordinal = 0
+        self.forget_groups()
+
+    def forget_groups(self) -> None:
+        """Drop what is known of SIDs: a user of the directory has changed."""
+        self.groups.clear()
         self.version += 1
 
     # One entry ---------------------------------------------------------------------------
@@ -187,6 +200,8 @@ class Ledger:
         if len(self._queues) > QUEUES_IN_HAND_MAX:
             self._queues.clear()
             self.version += 1
+        if len(self.groups) > GROUPS_IN_HAND_MAX:
+            self.forget_groups()
 
     @property
     def now_ms(self) -> int:

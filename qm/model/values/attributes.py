@@ -95,7 +95,7 @@ def descriptor_of(rights: type[IntFlag]) -> Check:
     return check
 
 
-def _public_keys(value: Any) -> int:
+def public_keys(value: Any) -> int:
     """MQDSPUBLICKEYS ([MS-MQMQ] 2.2.2); empty: no keys yet."""
     try:
         _, end = parse_mqds_public_keys(value, 0, len(value)) if value else ((), 0)
@@ -150,8 +150,8 @@ QUEUE_MANAGER_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "out_routing_server_identifier_list": Attribute(_GUIDS),
     "in_routing_server_identifier_list": Attribute(_GUIDS),
     "connected_network_identifier_list": Attribute(_GUIDS),
-    "public_encryption_key_list": Attribute(bytes, _public_keys),
-    "public_signing_key_list": Attribute(bytes, _public_keys),
+    "public_encryption_key_list": Attribute(bytes, public_keys),
+    "public_signing_key_list": Attribute(bytes, public_keys),
     "sealed_private_keys": Attribute(bytes),
     "security": Attribute(bytes, descriptor_of(MachineAccess)),
     "hardened_security": Attribute(bool),

@@ -28,6 +28,9 @@ VERSION_OF_USER_FORMS: Final = 5
 VERSION_OF_OPEN_STATUS: Final = 5
 """Apply version from which on a queue of another queue manager is not found by who wants to read it
 ([MS-MQDMPR] 3.1.7.1.5)."""
+VERSION_OF_PEOPLE: Final = 6
+"""Apply version from which on the directory has queue managers with their keys, and users with
+names, groups and certificates that are registered one by one; access is judged with the groups."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""
@@ -126,3 +129,11 @@ PINS_MAX: Final = 8_192
 SHARED_NETWORKS_MAX: Final = 256
 SUSPICIONS_PER_ENTRY_MAX: Final = 16
 """Different refused or moved peers that the effects of one entry name."""
+ADDRESSES_PER_MANAGER_MAX: Final = 16
+"""Hosts or addresses of a queue manager in the directory."""
+DIRECTORY_NAME_MAX_CHARS: Final = 255
+"""A name or an address of an object in the directory."""
+GROUPS_PER_USER_MAX: Final = 1_024
+CERTIFICATES_PER_USER_MAX: Final = 32
+GROUPS_IN_HAND_MAX: Final = 16_384
+"""SIDs whose groups are kept decoded."""

@@ -104,3 +104,39 @@ class DirectoryWrite(Command, frozen=True, gc=False):
     object_type: int
     attributes: dict[str, bytes] | None
     sender_sids: tuple[bytes, ...]
+
+
+@declared(weight=Fixed(1), since=6)
+class RegisterCertificate(Command, frozen=True, gc=False):
+    """RegisterCertificate ([MC-MQAC] 3.2.4.2.1): add a certificate to a user, who may be new.
+
+    The value is MQ_INFORMATION_INTERNAL_USER_CERT_EXIST's or the certificate's identifier.
+    """
+
+    request: Request
+    sid: bytes
+    name: str
+    """Of a user who is new."""
+    user_identifier: bytes
+    """Of a user who is new: a GUID."""
+    certificate: bytes
+    """X.509, DER."""
+    digest: bytes
+    """MD5 of it, as the directory has it."""
+    identifier: bytes
+    """Of the certificate: a GUID."""
+    is_internal: bool
+    """It replaces the internal one that the user had."""
+    is_conditional: bool
+    """MQCERT_REGISTER_IF_NOT_EXIST: nothing changes if there is an internal one."""
+    sender_sids: tuple[bytes, ...]
+
+
+@declared(weight=Fixed(1), since=6)
+class RemoveCertificate(Command, frozen=True, gc=False):
+    """Remove the certificates of a digest from a user."""
+
+    request: Request
+    sid: bytes
+    digest: bytes
+    sender_sids: tuple[bytes, ...]
