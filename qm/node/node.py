@@ -19,7 +19,8 @@ from qm.node.config.schema import NodeConfig
 from qm.node.config.tls import Identities
 from qm.node.http import Health, HttpServer
 from qm.node.membership import birth
-from qm.node.membership.automatic_entry import Entry
+from qm.node.membership.automatic_entry import Entry, MemberRemoved
+from qm.node.membership.former_member import FormerMember
 from qm.node.membership.status import inspect_reply
 from qm.node.platform import MACHINE, Platform
 from qm.node.relay.channels import Channels
@@ -85,6 +86,7 @@ class Node(Health):
             self._channels,
             lambda: [each.name for each in config.members if each.name != config.name],
         )
+        self._former = FormerMember(config.data)
         self._entry = Entry(config, self._begun_cluster)
         self._entering: asyncio.Task[None] | None = None
         http = config.http
@@ -107,6 +109,7 @@ class Node(Health):
         data folder is not this node's, StartRefused when its disk is too small, and the errors of
         opening log and state. On a full disk it waits until there is space.
         """
+        self._former.set_aside()
         known = self._own_identity()  # before any port opens
         refuse_small_disk(self.config.data, self.config.storage.reserve_mb << 20)
         try:
@@ -118,8 +121,17 @@ class Node(Health):
             await self._close()
             raise
         if self.config.birth.automatic:
-            self._entering = asyncio.create_task(self._entry.run(), name="entering")
+            self._entering = asyncio.create_task(self._enter(), name="entering")
             self._entering.add_done_callback(self._on_entered)
+
+    async def _enter(self) -> None:
+        try:
+            await self._entry.run()
+        except MemberRemoved as error:
+            await asyncio.to_thread(self._former.note, str(error))
+            self._die(f"{error} was removed: this node starts again as a new member")
+        else:
+            await asyncio.to_thread(self._former.forget)
 
     def _on_entered(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

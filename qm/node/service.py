@@ -287,7 +287,8 @@ class Service:
             label = LeaderLabel(
                 self._config.kubernetes,
                 self._config.name,
-                lambda: self.replicated.leadership.is_here,
+                lambda: self.replicated.leadership,
+                lambda: [member.name for member in self.members.members],
             )
             begin("leader label", LOOK_EVERY_S, label.look)
 

@@ -37,10 +37,10 @@ def everything() -> Object:
     return values
 
 
-def render(values: Object) -> list[Object]:
+def render(values: Object, revision: int = 1) -> list[Object]:
     """Return the objects, after checking the values against the schema as an installation does."""
     chart().validate_schema(values)
-    texts = chart().render(values)
+    texts = chart().render(values, revision=revision)
     return [
         found
         for name, text in sorted(texts.items())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from aiohttp import web
 
 from qm.cli.drills.drill import run
 from qm.client.calls import Tls
@@ -15,6 +16,7 @@ from qm.drill.scenarios.catalogue import SCENARIOS
 from qm.drill.targets.ability import Ability, Refused
 from qm.drill.targets.kubernetes_target import KubernetesTarget, Release
 from qm.drill.targets.reasons import KUBERNETES, refusals
+from qm.drill.targets.target import DrillNode, TargetFailed
 from qm.node.config.schema import KubernetesSection
 from qm.node.leader.kubernetes import ApiServer, ServiceAccount
 from tests.chart import pods
@@ -22,7 +24,7 @@ from tests.chart.controller import Controller
 from tests.chart.rendering import TLS, Object, chart, one, render
 from tests.chart.test_pods import VALUES
 from tests.cluster.harness import free_network
-from tests.cluster.test_kubernetes import APPS, CORE
+from tests.cluster.test_kubernetes import APPS, CORE, TOKEN
 from tests.cluster.test_kubernetes import ApiServer as FakeApiServer
 
 RATE_PER_S = 50.0
@@ -129,6 +131,45 @@ def test_a_release_that_is_not_there_is_refused(tmp_path: Path) -> None:
             tls = Tls(tmp_path / "ca", tmp_path / "certificate", tmp_path / "key")
             with pytest.raises(Refused, match="absent"):
                 await KubernetesTarget(account, release, tls, tmp_path).up()
+
+    asyncio.run(scenario())
+
+
+class Crowded(FakeApiServer):
+    """Every worker has a member already."""
+
+    def routes(self) -> list[web.RouteDef]:
+        scale = f"{APPS}/statefulsets/{{name}}/scale"
+        return [web.get(f"{CORE}/pods/{{pod}}", self._pod), web.patch(scale, self._set_scale)]
+
+    async def _pod(self, _: web.Request) -> web.Response:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/3 nodes are available",
+        }
+        return web.json_response({"status": {"phase": "Pending", "conditions": [condition]}})
+
+    async def _set_scale(self, request: web.Request) -> web.Response:
+        self.replicas = (await request.json())["spec"]["replicas"]
+        return web.json_response({})
+
+
+def test_growth_without_a_worker_is_taken_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = Crowded(tmp_path)
+        async with server.serving():
+            (server.account / "token").write_text(TOKEN)
+            section = KubernetesSection(api_server=server.url, service_account=server.account)
+            account = ApiServer(ServiceAccount(section))
+            release = Release(stateful_set="n", pod_host="{ip}")
+            tls = Tls(tmp_path / "ca", tmp_path / "certificate", tmp_path / "key")
+            target = KubernetesTarget(account, release, tls, tmp_path)
+            target.nodes = tuple(DrillNode(f"n-{k}", "h", "h:1811", "http://h") for k in range(3))
+            with pytest.raises(TargetFailed, match=r"no worker for n-3.*0/3 nodes"):
+                await target.grow()
+            assert server.replicas == 3
 
     asyncio.run(scenario())
 

@@ -4,7 +4,11 @@ import base64
 import copy
 import functools
 import json
+import os
 import re
+import signal
+import subprocess
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -38,6 +42,10 @@ ALL_VALUES = [pytest.param(example(path), id=path.stem) for path in EXAMPLES] + 
     pytest.param(everything(), id="everything"),
     pytest.param(TLS, id="defaults"),
 ]
+
+
+def secured(**more: Any) -> Object:
+    return {"tls": {**TLS["tls"], "adminSecret": "a"}, **more}
 
 
 def node_config(objects: list[Object]) -> Object:
@@ -189,6 +197,27 @@ def test_a_changed_configuration_rolls_the_pods() -> None:
     assert checksum(TLS) != checksum({**TLS, "logLevel": "debug"})
 
 
+def test_other_definitions_leave_the_pods_alone() -> None:
+    def template(**definitions: Any) -> Any:
+        return one(render(secured(definitions=definitions)), "StatefulSet")["spec"]["template"]
+
+    queue = {"path_name": ".\\private$\\orders"}
+    assert template(version=1) == template(version=1, queues=[queue])
+
+
+def test_definitions_are_imported_by_a_job_of_the_release() -> None:
+    """A hook would stay when the release is uninstalled; a Job's template never changes."""
+
+    def job(revision: int, **definitions: Any) -> Object:
+        values = secured(definitions={"version": 1, **definitions})
+        (found,) = of_kind(render(values, revision=revision), "Job")
+        return found
+
+    assert "annotations" not in job(1)["metadata"]
+    names = [job(1), job(2), job(1, queues=[{"path_name": ".\\private$\\orders"}])]
+    assert len({found["metadata"]["name"] for found in names}) == 3
+
+
 def test_another_secret_of_the_nodes_rolls_the_pods() -> None:
     """Their contents count too, but the engine alone has no API server to ask."""
 
@@ -241,12 +270,27 @@ def test_helm_finds_nothing_to_complain_of() -> None:
     assert {message["error"] for message in said["messages"]} == {"icon is recommended"}
 
 
+def status_after_sigterm(command: list[str]) -> int:
+    """Return the exit status; -15 would be the default action, which a first process lacks."""
+    with subprocess.Popen(command) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        end = time.monotonic() + 10
+        while not children.read_text():
+            assert time.monotonic() < end
+        sleep = int(children.read_text())
+        process.terminate()
+        try:
+            return process.wait(timeout=10)
+        finally:
+            os.kill(sleep, signal.SIGKILL)
+
+
 def test_the_toolbox_is_an_admin_whom_nobody_calls() -> None:
     objects = render(everything())
     template = one(objects, "Deployment", "-toolbox")["spec"]["template"]
     assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "tool"
     (container,) = template["spec"]["containers"]
-    assert container["command"] == ["sleep", "infinity"]
+    assert status_after_sigterm(container["command"]) == 0
     secrets = [volume.get("secret", {}).get("secretName") for volume in template["spec"]["volumes"]]
     assert one(objects, "Certificate", "-admin")["spec"]["secretName"] in secrets
     assert not of_kind(render(TLS), "Deployment")
@@ -321,10 +365,10 @@ def test_the_releases_own_tools_reach_it_whoever_else_is_let_in() -> None:
     values = {**everything(), "networkPolicy": {"msmqFrom": elsewhere, "apiFrom": elsewhere}}
     objects = render(values)
     labels = {
-        **one(objects, "Job", "-definitions")["spec"]["template"]["metadata"]["labels"],
+        **of_kind(objects, "Job")[0]["spec"]["template"]["metadata"]["labels"],
         "app.kubernetes.io/component": "tool",
     }
-    assert one(objects, "Job", "-definitions")["spec"]["template"]["metadata"]["labels"] == labels
+    assert of_kind(objects, "Job")[0]["spec"]["template"]["metadata"]["labels"] == labels
     open_ports = {
         port["port"]
         for rule in one(objects, "NetworkPolicy", "-quorate")["spec"]["ingress"]

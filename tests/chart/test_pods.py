@@ -18,7 +18,7 @@ from qm.load.workload import Target, Workload
 from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 from tests.chart.pods import DOMAIN, Pod, Release
-from tests.chart.rendering import CHART, ROOT, Object, example, of_kind, one
+from tests.chart.rendering import CHART, ROOT, Object, example, of_kind
 from tests.cluster.harness import free_network
 
 VALUES = {
@@ -223,7 +223,8 @@ def test_the_releases_jobs_define_its_queues_and_send_through_its_service(tmp_pa
 
     async def scenario() -> None:
         async with installed(tmp_path, {**VALUES, "definitions": definitions}) as (release, _):
-            job = one(release.objects, "Job", "-definitions")["spec"]["template"]["spec"]
+            (found,) = of_kind(release.objects, "Job")
+            job = found["spec"]["template"]["spec"]
             status, said = await release.tool(job)
             assert status == 0, said
             assert "orders" in said

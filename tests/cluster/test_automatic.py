@@ -7,8 +7,9 @@ import pytest
 
 from qm.cluster.membership import Change, ChangeKind
 from qm.model.values.commands import OpenClient
-from qm.node.config.schema import BirthSection, NodeConfig
+from qm.node.config.schema import BirthSection, KubernetesSection, NodeConfig
 from qm.node.membership.first_start import open_steps
+from qm.node.membership.former_member import FORMER_FOLDER
 from qm.pb import relay_pb2
 from tests.cluster.harness import Harness, HarnessNode, change_members, cluster, run, until
 from tests.cluster.test_membership import members
@@ -175,5 +176,29 @@ def test_a_fourth_node_joins_and_a_removed_one_stays_out(
             await lose_disk(fourth)
             await fourth.start()
             await settle(nodes, ids=[*FOUNDERS, "n4.2"])
+
+    run(scenario())
+
+
+def test_a_pod_that_is_wanted_again_returns_as_a_new_member() -> None:
+    def pod(config: NodeConfig) -> NodeConfig:
+        kubernetes = KubernetesSection(stateful_set="orders")
+        return msgspec.structs.replace(automatic(config), kubernetes=kubernetes)
+
+    async def scenario() -> None:
+        async with cluster(3, is_founded=False, change=pod) as nodes:
+            await settle(nodes, ids=FOUNDERS)
+            fourth = await nodes.add("n4")
+            await settle(nodes, ids=[*FOUNDERS, "n4.1"])
+            await change_members(nodes["n1"], Change(ChangeKind.REMOVE, "n4"))
+            await fourth.kill()
+            await fourth.start()
+            await until(lambda: any("n4.1 was removed" in text for text in nodes.deaths))
+            nodes.deaths.clear()
+            await fourth.kill()
+            await fourth.start()
+            await settle(nodes, ids=[*FOUNDERS, "n4.2"])
+            former = fourth.config.data / FORMER_FOLDER
+            await until(lambda: not former.exists())
 
     run(scenario())

@@ -106,6 +106,8 @@ def test_exactly_the_leaders_pod_has_the_label(tmp_path: Path) -> None:
             await heir.service.members.transfer(heir.name)
             await until(lambda: nodes.serving() is heir, nodes.serving)
             assert await settled() == heir.name != before
+            await nodes.kill(heir.name)
+            await until(lambda: server.labels[heir.name] == "follower", lambda: server.labels)
 
     run(scenario())
 

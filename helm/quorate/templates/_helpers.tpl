@@ -126,3 +126,13 @@ capabilities:
 - name: QM_TLS_KEY
   value: /etc/quorate/tls/tls.key
 {{- end -}}
+
+{{/* how many members: with keepScale as many as the StatefulSet has now, so that an upgrade neither
+undoes a change of scale nor conflicts with who made it */}}
+{{- define "quorate.replicas" -}}
+{{- $live := dict -}}
+{{- if .Values.keepScale -}}
+{{- $live = lookup "apps/v1" "StatefulSet" .Release.Namespace (include "quorate.fullname" .) | default dict -}}
+{{- end -}}
+{{- dig "spec" "replicas" .Values.replicas $live -}}
+{{- end -}}

@@ -182,9 +182,26 @@ class KubernetesTarget(LimitedTarget):
     async def grow(self) -> str:
         name = f"{self._release.stateful_set}-{len(self.nodes)}"
         await self._set_replicas(len(self.nodes) + 1)
+        await self._until(lambda: self._is_placed(name), f"{name} is not scheduled")
         await self._until(lambda: self._votes(name, ""), f"{name} is no voter")
         await self.heal()
         return name
+
+    async def _is_placed(self, pod: str) -> bool:
+        """Return whether a worker was found.
+
+        Raises TargetFailed, after taking the pod back, when there is none: every member has a
+        worker of its own unless `scheduling.antiAffinity` says less.
+        """
+        found = await self._find(f"pods/{pod}")
+        status = {} if found is None else found["status"]
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+                await self._set_replicas(len(self.nodes))
+                raise TargetFailed(
+                    f"no worker for {pod} (growing by two needs five): {condition.get('message')}"
+                )
+        return bool(status.get("podIP") or status.get("conditions"))
 
     @override
     async def shrink(self, node: str) -> None:

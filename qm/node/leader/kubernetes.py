@@ -4,8 +4,9 @@ wanted number of pods.
 A pod has the same name as its node.
 """
 
+import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +14,12 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from qm.cluster.cluster import Leadership
 from qm.node.config.schema import KubernetesSection
 
 LABEL: Final = "quorate.io/role"
+LEADER: Final = "leader"
+FOLLOWER: Final = "follower"
 LOOK_EVERY_S: Final = 0.5
 CALL_TIMEOUT_S: Final = 5.0
 _ANSWER_MAX_CHARS: Final = 1024
@@ -111,24 +115,45 @@ class ApiServer:
 
 
 class LeaderLabel:
-    """Keeps a pod's label in step with its node's leadership, for a Service for the leader alone.
+    """Keeps pods' labels in step with leadership, for a Service for the leader alone.
 
-    A pod that dies with the label is not ready, so its Service leaves it out.
+    Each pod sets its own. A new leader also sets those of the others: one whose worker is lost
+    would keep its label until Kubernetes gives it up, which takes minutes.
     """
 
-    def __init__(self, config: KubernetesSection, pod: str, leads: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        config: KubernetesSection,
+        pod: str,
+        leadership: Callable[[], Leadership],
+        members: Callable[[], Collection[str]],
+    ) -> None:
+        """`members` gives the names of all members."""
         self._server = ApiServer(ServiceAccount(config))
         self._pod = pod
-        self._leads = leads
-        self._label = ""
-        """The value that was set last; empty = unknown, possibly set by an earlier process."""
+        self._leadership = leadership
+        self._members = members
+        self._term = 0
+        self._labels: dict[str, str] = {}
+        """What was set in this term: another leader, or an earlier process, may have set others."""
 
     async def look(self) -> None:
-        """Set the label if it is wrong. Raises ApiServerRefused."""
-        label = "leader" if self._leads() else "follower"
-        if label != self._label:
-            await self._server.set_label(self._pod, label)
-            self._label = label
+        """Set the labels that are wrong. Raises ApiServerRefused."""
+        leadership = self._leadership()
+        if leadership.term != self._term:
+            self._term = leadership.term
+            self._labels.clear()
+        await self._set(self._pod, LEADER if leadership.is_here else FOLLOWER)
+        if leadership.is_here:
+            for pod in self._members():
+                if pod != self._pod:
+                    with contextlib.suppress(NotFound):
+                        await self._set(pod, FOLLOWER)
+
+    async def _set(self, pod: str, label: str) -> None:
+        if self._labels.get(pod) != label:
+            await self._server.set_label(pod, label)
+            self._labels[pod] = label
 
 
 async def is_scaled_away(config: KubernetesSection, pod: str) -> bool:

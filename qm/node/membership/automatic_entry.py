@@ -6,13 +6,16 @@ later only if it lost its disk. If one belongs to a cluster, the node joins that
 learner under its next incarnation (DESIGN section 3, Identity). In any other case it waits: an
 empty folder proves nothing about the cluster.
 
+A pod whose member was removed runs only because its StatefulSet wants it again: it returns under
+the next incarnation (`former_member`). Elsewhere somebody removed the node and did not stop it.
+
 A member does the same after each start until it is a voter and the cluster is a queue manager, so
 that an interrupted birth or join is completed.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from qm.model.values.commands import Provision
@@ -30,6 +33,26 @@ ASK_EVERY_S: Final = 0.5
 State = relay_pb2.InspectReply
 
 
+class MemberRemoved(Exception):
+    """This pod's member was removed for good, and the pod runs again; the text is the id."""
+
+
+def is_removed(own: State, states: Iterable[State]) -> bool:
+    """Return whether a member's removal is certain: a majority of the leader's voters has it, so
+    that no later leader can lack it.
+    """
+    peers = [state for state in states if state.cluster == own.cluster]
+    leader = max(
+        (state for state in peers if state.role == "leader"),
+        key=lambda state: state.term,
+        default=None,
+    )
+    if leader is None or own.raft_id in (*leader.voters, *leader.learners):
+        return False
+    having = {state.raft_id for state in peers if own.raft_id in state.retired}
+    return len(having & set(leader.voters)) > len(leader.voters) // 2
+
+
 class Entry:
     """An empty node's way into its cluster. Made and used in one loop."""
 
@@ -42,7 +65,9 @@ class Entry:
         """Why it is not done yet, in words for an operator."""
 
     async def run(self) -> None:
-        """Return once the node is a voter in a cluster that is a queue manager."""
+        """Return once the node is a voter in a cluster that is a queue manager. Raises
+        MemberRemoved.
+        """
         async with open_steps(self._config, self._say) as steps:
             while True:
                 try:
@@ -108,6 +133,8 @@ class Entry:
 
     async def _settle(self, steps: Steps, own: State, states: Mapping[str, State]) -> bool:
         if any(own.raft_id in state.retired for state in states.values()):
+            if self._config.kubernetes.stateful_set and is_removed(own, states.values()):
+                raise MemberRemoved(own.raft_id)
             raise JoinRefused(
                 f"{own.raft_id} was removed from the cluster: empty the data folder if this node"
                 " is to return"
