@@ -27,6 +27,7 @@ from qm.store.backup import (
     BackupFile,
     BackupHead,
 )
+from qm.store.signing import Signer
 from spark.archive.altered import altered_files
 from spark.archive.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
 from spark.archive.files import FileProblem, folder_of
@@ -60,6 +61,8 @@ class CompactOptions:
     drops_old: bool = False
     """Remove older bases, and the ranges that the new base replaces, as far as they were audited.
     """
+    signer: Signer | None = None
+    """Signs the new base."""
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,13 +159,13 @@ def _made_of_whole_files(
             ranges.leave_out(_altered(spark, store, ranges))
         return Compacted(cluster=found.cluster, built_from=low, index=low)
     if not options.hashes_files:
-        return _finished(store, end, _built(spark, store, found, end))
+        return _finished(store, end, _built(spark, store, found, end), options.signer)
     with ThreadPoolExecutor(1, "hashes") as pool:
         hashed = pool.submit(_altered, spark, store, ranges)
         built = _built(spark, store, found, end)
         altered = hashed.result()
     if not altered:
-        return _finished(store, end, built)
+        return _finished(store, end, built, options.signer)
     ranges.leave_out(altered)
     store.remove_folder(built.folder)
     return _made_of_whole_files(spark, store, replace(options, hashes_files=False), found)
@@ -243,7 +246,7 @@ def _built_once(
     return _Built(built_from, folder, replayed, base, problem), pieces.at
 
 
-def _finished(store: ArchiveStore, end: _End, built: _Built) -> Compacted:
+def _finished(store: ArchiveStore, end: _End, built: _Built, signer: Signer | None) -> Compacted:
     """Publish the base if it can be trusted."""
     base, replayed, folder = built.base, built.replayed, built.folder
     if built.problem:
@@ -254,8 +257,9 @@ def _finished(store: ArchiveStore, end: _End, built: _Built) -> Compacted:
             index=built.built_from,
             problems=[built.problem],
         )
-    store.write(f"{folder}/{MANIFEST_FILE}", _encoded(_backup_of(base, replayed)))
-    store.write(f"{folder}/{BASE_NAME}", _encoded(base))
+    backup = _encoded(_backup_of(base, replayed))
+    store.write_signed(f"{folder}/{MANIFEST_FILE}", backup, signer)
+    store.write_signed(f"{folder}/{BASE_NAME}", _encoded(base), signer)
     return Compacted(
         cluster=base.cluster,
         built_from=built.built_from,

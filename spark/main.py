@@ -8,11 +8,14 @@ or nothing to do; 1 done without files that cannot be used; 2 refused. Both: 3 S
 import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
 import msgspec
 
+from qm.store.sealing import SealingError, key_from_file
+from qm.store.signing import Signer, public_keys
 from spark.archive.standing import NoArchive, only_cluster
 from spark.archive.store import ArchiveStore
 from spark.archive.summary import Summary
@@ -38,10 +41,15 @@ def audit_exit_code(summary: Summary) -> int:
 
 
 def audit_archive(
-    url: str, cluster: str | None, upto: int | None, engine: Engine, **options: bool
+    url: str,
+    cluster: str | None,
+    upto: int | None,
+    engine: Engine,
+    signers: frozenset[str] | None,
+    **options: bool,
 ) -> Summary:
     """Audit an archive with an embedded Spark. Raises NoArchive, ValueError."""
-    store = ArchiveStore(url)
+    store = ArchiveStore(url, signers)
     wanted = AuditOptions(cluster or only_cluster(store), upto, **options)
     with session(engine) as spark:
         return run_audit(spark, store, wanted)
@@ -55,17 +63,62 @@ def compaction_exit_code(done: Compacted) -> int:
 
 
 def compact_archive(
-    url: str, cluster: str | None, upto: int | None, engine: Engine, **options: bool
+    url: str,
+    cluster: str | None,
+    upto: int | None,
+    engine: Engine,
+    signers: frozenset[str] | None,
+    signer: Signer | None,
+    **options: bool,
 ) -> Compacted:
     """Compact an archive with an embedded Spark. Raises NoArchive, ValueError."""
-    store = ArchiveStore(url)
-    wanted = CompactOptions(cluster or only_cluster(store), upto, **options)
+    store = ArchiveStore(url, signers)
+    wanted = CompactOptions(cluster or only_cluster(store), upto, signer=signer, **options)
     with session(engine) as spark:
         return run_compaction(spark, store, wanted)
 
 
+def _signers(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> frozenset[str] | None:
+    try:
+        return public_keys(texts)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _signer(_context: click.Context, _option: click.Parameter, file: Path | None) -> Signer | None:
+    try:
+        return None if file is None else Signer(key_from_file(file))
+    except SealingError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+SIGNER_OPTION: Final = click.option(
+    "--signer",
+    "signers",
+    multiple=True,
+    metavar="KEY",
+    envvar="QM_SIGNERS",
+    show_envvar=True,
+    callback=_signers,
+    help="Public key that must have signed what the archive holds (`qm backup signer`); may be"
+    " repeated.",
+)
+SIGNING_KEY_OPTION: Final = click.option(
+    "--signing-key",
+    "signer",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="QM_SIGNING_KEY",
+    show_envvar=True,
+    callback=_signer,
+    help="File with the key that signs the new base (`qm backup signing-key`).",
+)
+
+
 def _job_options(command: _Command) -> _Command:
     for option in (
+        SIGNER_OPTION,
         click.option("--event-log", help="Folder for Spark's event log."),
         click.option(
             "--memory-mib",
@@ -100,13 +153,16 @@ def audit(
     master: str | None,
     memory_mib: int,
     event_log: str | None,
+    signers: frozenset[str] | None,
     hash_files: bool,
     replay: bool,
 ) -> None:
     """Audit what is new in an archive; print the summary as JSON."""
     engine = Engine(master, memory_mib, event_log)
     try:
-        summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
+        summary = audit_archive(
+            url, cluster, upto, engine, signers, hashes_files=hash_files, replays=replay
+        )
     except (NoArchive, ValueError) as error:
         _fail(f"audit: {error}", EXIT_DAMAGED)
     except SparkFailed as error:
@@ -117,6 +173,7 @@ def audit(
 
 @main.command()
 @_job_options
+@SIGNING_KEY_OPTION
 @click.option("--hash-files/--no-hash-files", default=True, help="Compare files with manifests.")
 @click.option("--drop-old", is_flag=True, help="Remove what the new base replaces.")
 def compact(
@@ -126,6 +183,8 @@ def compact(
     master: str | None,
     memory_mib: int,
     event_log: str | None,
+    signers: frozenset[str] | None,
+    signer: Signer | None,
     hash_files: bool,
     drop_old: bool,
 ) -> None:
@@ -133,7 +192,14 @@ def compact(
     engine = Engine(master, memory_mib, event_log)
     try:
         done = compact_archive(
-            url, cluster, upto, engine, hashes_files=hash_files, drops_old=drop_old
+            url,
+            cluster,
+            upto,
+            engine,
+            signers,
+            signer,
+            hashes_files=hash_files,
+            drops_old=drop_old,
         )
     except (NoArchive, ValueError) as error:
         _fail(f"compact: {error}", EXIT_DAMAGED)

@@ -21,7 +21,12 @@ from qm.archive.bodies import DataTurns, Span
 from qm.archive.checkpoints import Checkpoint, CheckpointExport, CheckpointTurns, find_newest
 from qm.archive.columns import MarkReport
 from qm.archive.contention import core_wanted_s
-from qm.archive.destination import Destination, DestinationError, open_destination
+from qm.archive.destination import (
+    Destination,
+    DestinationError,
+    SignedDestination,
+    open_destination,
+)
 from qm.archive.exported import find_exported
 from qm.archive.limits import (
     ACK_MARKS_WAITING_MAX,
@@ -53,6 +58,7 @@ from qm.store.effects.effects_log import (
     place_of,
     total_bytes_of,
 )
+from qm.store.signing import Signer
 
 logger = logging.getLogger(__name__)
 
@@ -105,11 +111,12 @@ class Archiver:
         turn: Callable[[], int] = lambda: 0,
         ask_others: AskOthers = _nobody,
         wanted_s: Callable[[], float] = core_wanted_s,
+        signer: Callable[[], Signer | None] = lambda: None,
     ) -> None:
         """`take_acks`: the acknowledgements that this node's edge sent since the last call;
         `on_alarm`: takes name and text of a condition that an operator must act on; `turn`: see
         CheckpointTurns and DataTurns; `ask_others`: returns `data_span` of the members that answer;
-        `wanted_s`: see LoadGate.
+        `wanted_s`: see LoadGate; `signer`: signs manifests, called in a thread.
         """
         self._config = config
         self._identity = identity
@@ -142,6 +149,7 @@ class Archiver:
         self._begins_after = 0
         """Index of the checkpoint that it begins with."""
         self._ask_others = ask_others
+        self._signer = signer
         self._ask_at = 0.0
         held_max = int(config.hold_bytes * HELD_BEFORE_WAITING_ENDS)
         self._quiet = LoadGate(self._loop.time, wanted_s, config.busy_wait_s, held_max)
@@ -461,7 +469,7 @@ class Archiver:
         identity, known = self._identity, keeper.exported
 
         def ask() -> tuple[Destination, Exported]:
-            destination = open_destination(self._config.url)
+            destination = SignedDestination(open_destination(self._config.url), self._signer)
             return destination, find_exported(destination, identity, known)
 
         destination, found = await self._in_thread(ask)

@@ -5,13 +5,15 @@ was uploaded; on other systems that pyarrow or fsspec reach it is written beside
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 from pyarrow import ArrowException, NativeFile, fs
 from typing_extensions import override
+
+from qm.store.signing import SIGNATURE_SUFFIX, Signer
 
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 _TEMPORARY: Final = ".part"
@@ -49,6 +51,38 @@ class Destination(Protocol):
 
     def remove_folder(self, path: str) -> None:
         """Remove a folder with everything in it, if it exists."""
+
+
+class SignedDestination(Destination):
+    """Signs the files that are written at once: manifests, which name the other files by hash."""
+
+    def __init__(self, below: Destination, signer: Callable[[], Signer | None]) -> None:
+        self._below, self._signer = below, signer
+
+    @override
+    def write(self, path: str, data: bytes | memoryview) -> None:
+        signer = self._signer()
+        if signer is not None:
+            # First: with the manifest the range, or the checkpoint, exists.
+            signature = signer.sign(path.rpartition("/")[2], bytes(data))
+            self._below.write(path + SIGNATURE_SUFFIX, signature)
+        self._below.write(path, data)
+
+    @override
+    def create(self, path: str) -> AbstractContextManager[Output]:
+        return self._below.create(path)
+
+    @override
+    def read(self, path: str) -> bytes | None:
+        return self._below.read(path)
+
+    @override
+    def folders(self, path: str) -> list[str]:
+        return self._below.folders(path)
+
+    @override
+    def remove_folder(self, path: str) -> None:
+        self._below.remove_folder(path)
 
 
 def open_destination(url: str) -> Destination:

@@ -41,6 +41,7 @@ from qm.node.upkeep.descriptors import Descriptors
 from qm.node.upkeep.diagnosis import Diagnosis
 from qm.node.upkeep.drain import Drain
 from qm.node.upkeep.event_journal import Journal
+from qm.node.upkeep.export_signer import ExportSigner
 from qm.node.upkeep.gauges import Gauges
 from qm.node.upkeep.healer import Healer
 from qm.node.upkeep.housekeeping import Certificates, DiskWatch, Housekeeping
@@ -104,6 +105,7 @@ class Service:
             self.replicated.copy_of_body,
         )
         self.gauges: Final = Gauges(self.replicated, metrics)
+        self._signer = ExportSigner(config.storage, config.data, metrics)
         self.operations: Final = self._new_operations(channels)
         # Wall time of this node, as in its log; cluster time is unknown before the first entry.
         self._events = EventLog(wall_ms)
@@ -111,7 +113,13 @@ class Service:
         self.api: Final = self._new_api_server(tls)
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = Archiving(
-            config.archive, self.replicated, self.msmq, self._journal.alarm, metrics, self.members
+            config.archive,
+            self.replicated,
+            self.msmq,
+            self._journal.alarm,
+            metrics,
+            self.members,
+            self._signer,
         )
         self._descriptors = Descriptors(metrics)
         self._certificates = Certificates(certificate_files(config.tls), metrics)
@@ -165,7 +173,7 @@ class Service:
             self.disk,
             self._drain,
             self.msmq,
-            Backups(self.replicated, self._metrics),
+            Backups(self.replicated, self._metrics, self._signer),
             Diagnosis(self._config, self._metrics.registry, self.gauges.refresh),
             self._config.data,
         )

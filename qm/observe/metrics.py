@@ -168,6 +168,7 @@ TABLE: Final[tuple[Metric, ...]] = (
         values=("body", "record"),
     ),
     Metric("quorate_damage_left", _GAUGE, "Damaged records and bodies that are not restored yet"),
+    Metric("quorate_exports_unsigned_total", _COUNTER, "Exports without a key to sign them"),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
     Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),
     Metric("quorate_certificate_expiry_seconds", _GAUGE, "Time to certificate expiry", ("file",)),

@@ -3171,9 +3171,15 @@ class BackupChunk(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    MANIFEST_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     total_bytes: _builtins.int
     """Header of the whole stream; in the first chunk, as `head`."""
+    manifest: _builtins.bytes
+    """In the last chunk: the contents of backup.json."""
+    signature: _builtins.bytes
+    """In the last chunk: the contents of backup.json.sig; empty if the node has no sealing key."""
     @_builtins.property
     def head(self) -> Global___BackupHead: ...
     def __init__(
@@ -3182,10 +3188,12 @@ class BackupChunk(_message.Message):
         data: _builtins.bytes = ...,
         total_bytes: _builtins.int = ...,
         head: Global___BackupHead | None = ...,
+        manifest: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "head", b"head", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "head", b"head", "manifest", b"manifest", "signature", b"signature", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,7 +1,8 @@
 """A backup: a folder with a whole state in one file, and in another what is needed to verify it.
 
-    state.qsnap    the stream of `qm.store.snapshot.StoreSnapshot`: rows, blob files, bodies
-    backup.json    `Backup`, written last: a folder without it is not a backup
+    state.qsnap        the stream of `qm.store.snapshot.StoreSnapshot`: rows, blob files, bodies
+    backup.json.sig    the signature of backup.json (`qm.store.signing`)
+    backup.json        `Backup`, written last: a folder without it is not a backup
 
 The base that compaction of the archive leaves has the same form, so either can be restored.
 """
@@ -9,7 +10,7 @@ The base that compaction of the archive leaves has the same form, so either can 
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final
@@ -22,12 +23,20 @@ from qm.store.bodies.body_places import BodyDamaged
 from qm.store.generation import folder as generation_folder
 from qm.store.generation import switch_to, sync_folder
 from qm.store.replay import Replay
+from qm.store.signing import (
+    SIGNATURE_FILE_MAX_BYTES,
+    SIGNATURE_SUFFIX,
+    SignatureError,
+    Signer,
+    check,
+)
 from qm.store.snapshot import SnapshotDamaged, unpack
 from raft.log.disk import DiskDirectory
 from raft.machine import SnapshotSource
 
 BACKUP_FORMAT: Final = 1
 MANIFEST_FILE: Final = "backup.json"
+SIGNATURE_FILE: Final = MANIFEST_FILE + SIGNATURE_SUFFIX
 STATE_FILE: Final = "state.qsnap"
 MANIFEST_MAX_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 20
@@ -86,6 +95,13 @@ class Backup(msgspec.Struct, frozen=True):
 _DECODER: Final = msgspec.json.Decoder(Backup)
 
 
+def encode_backup(head: BackupHead, size_bytes: int, sha256: str) -> bytes:
+    """Return the contents of `backup.json` for a state of this length and hash."""
+    state = BackupFile(STATE_FILE, size_bytes, sha256)
+    backup = Backup(BACKUP_FORMAT, head, (state,))
+    return msgspec.json.format(msgspec.json.encode(backup)) + b"\n"
+
+
 class BackupWriter:
     """Writes one backup into a folder that is empty or absent; a context manager.
 
@@ -110,21 +126,40 @@ class BackupWriter:
         self._size_bytes += len(data)
 
     def finish(self, head: BackupHead) -> Backup:
-        """Write `backup.json` and make everything durable. Raises OSError."""
+        """Write an unsigned `backup.json` and make everything durable. Raises OSError."""
+        return self._finish(encode_backup(head, self._size_bytes, self._sha256.hexdigest()), b"")
+
+    def finish_signed(self, manifest: bytes, signature: bytes) -> Backup:
+        """The same with a `backup.json` that was made and signed where the state came from; without
+        a signature if that is empty.
+
+        Raises BackupError if it is not about what was written, OSError.
+        """
+        return self._finish(manifest, signature)
+
+    def _finish(self, manifest: bytes, signature: bytes) -> Backup:
+        backup = _decode(manifest, str(self._folder / MANIFEST_FILE))
+        state = BackupFile(STATE_FILE, self._size_bytes, self._sha256.hexdigest())
+        if backup.files != (state,):
+            raise BackupError("other bytes arrived than the node has signed: make the backup again")
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        state = BackupFile(STATE_FILE, self._size_bytes, self._sha256.hexdigest())
-        backup = Backup(BACKUP_FORMAT, head, (state,))
-        fresh = self._folder / (MANIFEST_FILE + ".new")
-        with fresh.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(backup)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._folder / MANIFEST_FILE)
-        sync_folder(self._folder)
+        if signature:
+            self._write(SIGNATURE_FILE, signature)
+        self._write(MANIFEST_FILE, manifest)
         self._is_finished = True
         return backup
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Write a small file durably."""
+        fresh = self._folder / f"{name}.new"
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._folder / name)
+        sync_folder(self._folder)
 
     def __enter__(self) -> "BackupWriter":
         """Return this writer."""
@@ -139,30 +174,74 @@ class BackupWriter:
         """Remove the files unless the backup was finished."""
         self._file.close()
         if not self._is_finished:
-            (self._folder / STATE_FILE).unlink(missing_ok=True)
-            (self._folder / (MANIFEST_FILE + ".new")).unlink(missing_ok=True)
+            for name in (
+                STATE_FILE,
+                SIGNATURE_FILE,
+                f"{SIGNATURE_FILE}.new",
+                f"{MANIFEST_FILE}.new",
+            ):
+                (self._folder / name).unlink(missing_ok=True)
 
 
-def write_backup(folder: Path, source: SnapshotSource, head: BackupHead) -> Backup:
+def write_backup(
+    folder: Path, source: SnapshotSource, head: BackupHead, signer: Signer | None = None
+) -> Backup:
     """Write a whole backup of this node's state. Raises BackupError, OSError."""
     with BackupWriter(folder) as writer:
-        offset = 0
+        sha256, offset = hashlib.sha256(), 0
         while part := source.read(offset, _READ_BYTES):
             writer.write(part)
+            sha256.update(part)
             offset += len(part)
-        return writer.finish(head)
+        manifest = encode_backup(head, offset, sha256.hexdigest())
+        signature = signer.sign(MANIFEST_FILE, manifest) if signer is not None else b""
+        return writer.finish_signed(manifest, signature)
 
 
-def read_backup(folder: Path) -> Backup:
-    """Return the description in a folder, without verifying it. Raises BackupError."""
+class SignedBackup(msgspec.Struct, frozen=True):
+    """A backup, and who signed its description."""
+
+    backup: Backup
+    signer: str
+    """Public key, hexadecimal; "": nobody."""
+
+
+def read_signed(folder: Path, trusted: Collection[str] | None) -> SignedBackup:
+    """Return the description in a folder, without verifying its files. Raises BackupError.
+
+    `trusted`: the public keys that may have signed it; None takes any, and none.
+    """
     path = folder / MANIFEST_FILE
     try:
-        with path.open("rb") as file:
-            data = file.read(MANIFEST_MAX_BYTES + 1)
+        data = _read_small(path, MANIFEST_MAX_BYTES)
     except OSError as error:
         raise BackupError(
             f"{path}: {error.strerror}: a folder without it is no backup, or an unfinished one"
         ) from error
+    try:
+        signature = _read_small(folder / SIGNATURE_FILE, SIGNATURE_FILE_MAX_BYTES)
+    except FileNotFoundError:
+        signature = None
+    except OSError as error:
+        raise BackupError(f"{folder / SIGNATURE_FILE}: {error.strerror}") from error
+    try:
+        signer = check(MANIFEST_FILE, data, signature, trusted)
+    except SignatureError as error:
+        raise BackupError(f"{folder}: {error}") from error
+    return SignedBackup(_decode(data, str(path)), signer)
+
+
+def read_backup(folder: Path) -> Backup:
+    """Return the description in a folder, whoever signed it. Raises BackupError."""
+    return read_signed(folder, None).backup
+
+
+def _read_small(path: Path, max_bytes: int) -> bytes:
+    with _open_own(path) as file:
+        return file.read(max_bytes + 1)
+
+
+def _decode(data: bytes, path: str) -> Backup:
     try:
         if len(data) > MANIFEST_MAX_BYTES:
             raise msgspec.DecodeError(f"longer than {MANIFEST_MAX_BYTES} bytes")
@@ -246,17 +325,24 @@ class Verified(msgspec.Struct, frozen=True):
     """Messages in all queues; each body was read and matches its checksum."""
     size_bytes: int
     digest: str
+    signer: str
+    """Public key of the signature, "" for none."""
 
 
 def verify_backup(
-    folder: Path, scratch: Path | None = None, progress: Progress = lambda _done, _all: None
+    folder: Path,
+    scratch: Path | None = None,
+    progress: Progress = lambda _done, _all: None,
+    trusted: Collection[str] | None = None,
 ) -> Verified:
     """Build the state of a backup in a temporary folder below `scratch` and verify files, digest of
-    the rows, and every message's body. Takes as much disk as the backup.
+    the rows, and every message's body. Takes as much disk as the backup. `trusted`: see
+    `read_signed`.
 
     Raises BackupError, OSError.
     """
-    backup = read_backup(folder)
+    signed = read_signed(folder, trusted)
+    backup = signed.backup
     size_bytes = check_files(folder, backup, progress)
     head = backup.head
     with tempfile.TemporaryDirectory(prefix="quorate-verify-", dir=scratch) as place:
@@ -279,4 +365,5 @@ def verify_backup(
         messages,
         size_bytes,
         digest,
+        signed.signer,
     )

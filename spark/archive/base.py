@@ -57,7 +57,7 @@ def find_bases(store: ArchiveStore, cluster: str) -> tuple[list[Base], list[Base
     problems: list[BaseProblem] = []
     for path in store.names(f"{cluster}/{BASE_FOLDER}", BASE_NAME):
         try:
-            base = msgspec.json.decode(store.read(path), type=Base)
+            base = msgspec.json.decode(store.read_signed(path), type=Base)
         except (msgspec.DecodeError, OSError) as error:
             problems.append(BaseProblem(path, f"unreadable: {error}"))
             continue

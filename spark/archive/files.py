@@ -63,7 +63,7 @@ def reaches_above(path: str, index: int) -> bool:
 def judge_range(store: ArchiveStore, cluster: str, above: int, path: str) -> JudgedRange:
     """Return the usable parts of the range of a manifest; none if it does not reach above."""
     try:
-        manifest = decode_manifest(store.read(path))
+        manifest = decode_manifest(store.read_signed(path))
     except (ManifestError, OSError) as error:
         return JudgedRange(None, problems=(FileProblem(path, f"unreadable manifest: {error}"),))
     problem = _range_problem(manifest, cluster, path)

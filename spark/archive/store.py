@@ -5,6 +5,7 @@ from typing import BinaryIO, Final
 from pyarrow import fs
 
 from qm.archive.destination import DestinationError, file_system, open_destination
+from qm.store.signing import SIGNATURE_SUFFIX, SignatureError, Signer, check
 
 _SPARK_SCHEMES: Final = {"s3": "s3a", "gs": "gs", "abfs": "abfs", "file": "file"}
 """Spark's names of file systems that pyarrow names differently."""
@@ -15,8 +16,11 @@ _BUCKETS: Final = frozenset({"s3", "gs"})
 class ArchiveStore:
     """Paths are relative to the archive's root and use "/"."""
 
-    def __init__(self, url: str) -> None:
-        """`url`: a folder, or what a node's `archive.url` may be. Raises ValueError."""
+    def __init__(self, url: str, signers: frozenset[str] | None = None) -> None:
+        """`url`: a folder, or what a node's `archive.url` may be; `signers`: public keys that may
+        have signed manifests, None takes any, and none. Raises ValueError.
+        """
+        self.signers: Final = signers
         self.url: Final = url.rstrip("/")
         try:
             if "://" in url:
@@ -61,6 +65,26 @@ class ArchiveStore:
         with self._files.open_input_stream(self._full(path)) as stream:
             data: bytes = stream.read()
             return data
+
+    def read_signed(self, path: str) -> bytes:
+        """Return a small file that one of the signers signed. Raises OSError."""
+        data = self.read(path)
+        if self.signers is not None:
+            try:
+                signature: bytes | None = self.read(path + SIGNATURE_SUFFIX)
+            except FileNotFoundError:
+                signature = None
+            try:
+                check(path.rpartition("/")[2], data, signature, self.signers)
+            except SignatureError as error:
+                raise OSError(str(error)) from error
+        return data
+
+    def write_signed(self, path: str, data: bytes, signer: Signer | None) -> None:
+        """Write a small file, and its signature before it. Raises OSError."""
+        if signer is not None:
+            self.write(path + SIGNATURE_SUFFIX, signer.sign(path.rpartition("/")[2], data))
+        self.write(path, data)
 
     def open(self, path: str) -> object:
         """Return a file for random access, for a Parquet footer. Raises OSError."""

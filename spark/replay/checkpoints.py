@@ -55,7 +55,7 @@ def find_checkpoints(
         if (index is not None and index <= above) or store.size_bytes(path) is None:
             continue
         try:
-            checkpoint = decode_checkpoint(store.read(path))
+            checkpoint = decode_checkpoint(store.read_signed(path))
         except (CheckpointError, OSError) as error:
             at = index or 0
             problems.append(FileProblem(path, f"unreadable: {error}", first=at, last=at))

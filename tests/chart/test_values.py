@@ -50,6 +50,8 @@ CHANGED: Object = {
     "audit.packages": ["org.example:more:1.0"],
     "drills.scenarios": ["kill-leader"],
     "audit.schedule": "0 0 * * *",
+    "audit.signers": ["00" * 32],
+    "audit.signingKeySecret": "compaction",
     "audit.compactSchedule": "0 0 * * *",
     "drills.schedule": "0 0 * * *",
     "pod.env": [{"name": "A", "value": "b"}],

@@ -18,6 +18,7 @@ from qm.node.config.schema import API_PORT, NodeConfig
 from qm.node.membership import refounding
 from qm.node.membership.first_start import open_steps
 from qm.node.membership.refounding import RefoundingRefused, survey
+from qm.store.backup import SIGNATURE_FILE
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.cluster.messages import create_queue
 from tests.cluster.test_automatic import automatic, settle
@@ -126,7 +127,13 @@ def test_a_backup_is_a_cluster_of_three_nodes_again(tmp_path: Path) -> None:
 
             first = written(nodes["n1"].config, tmp_path)
             restoring = ["backup", "restore", str(folder), "--config", first]
-            assert (await qm(nodes, *restoring, "--dry-run"))["digest"] == made["digest"]
+            planned = await qm(nodes, *restoring, "--dry-run")
+            assert (planned["digest"], planned["signer"]) == (made["digest"], made["signer"])
+            await qm(nodes, *restoring, "--dry-run", "--signer", "00" * 32, exit_code=1)
+            (folder / SIGNATURE_FILE).rename(tmp_path / "signature")
+            await qm(nodes, *restoring, "--yes", exit_code=1)
+            assert (await qm(nodes, *restoring, "--dry-run", "--unsigned"))["signer"] == ""
+            (tmp_path / "signature").rename(folder / SIGNATURE_FILE)
             done = await qm(nodes, *restoring, "--yes")
             assert done["index"] == made["index"]
             assert done["cluster"] != made["cluster"]
@@ -155,7 +162,9 @@ def test_nodes_that_find_their_cluster_by_themselves_find_a_restored_one(tmp_pat
             left = await fill(nodes)
             await qm(nodes, "backup", "create", str(folder))
             await lose(nodes, "n1", "n2", "n3")
-            refounding.restore(nodes["n1"].config, folder, holds_outgoing=True)
+            config = nodes["n1"].config
+            signers = refounding.own_signer(config)
+            refounding.restore(config, folder, holds_outgoing=True, signers=signers)
             for node in nodes.nodes.values():
                 await node.start()
             await settle(nodes, ids=["n1.1", "n2.1", "n3.1"])

@@ -6,9 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from qm.archive.manifest import range_folder
+from qm.archive.manifest import MANIFEST_NAME, range_folder
 from qm.archive.schema import Part
 from qm.store.backup import verify_backup
+from qm.store.signing import SIGNATURE_SUFFIX, Signer
 from spark.archive.base import BASE_NAME, find_bases
 from spark.archive.store import ArchiveStore
 from spark.audit import AuditOptions, run_audit
@@ -17,6 +18,8 @@ from spark.replay.replay import ReplayPlan, replay
 from tests.spark.archives import NODES
 from tests.spark.files import CLUSTER, write_archive, write_range
 from tests.spark.logs import KEPT, Log, more_traffic, traffic
+
+SIGNER = Signer(bytes(32))
 
 
 @pytest.fixture
@@ -197,3 +200,23 @@ def test_a_replay_says_where_and_why_it_ends(log: Log, tmp_path: Path) -> None:
         (False, without),
         (True, follows),
     ]
+
+
+def test_what_no_trusted_key_signed_is_left_out(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    """As if it were not there: an archive of others' files gives no base."""
+    root = tmp_path / "archive"
+    write_archive(root, log.archive, 0, 4, log.archive.index)
+    store = ArchiveStore(str(root), frozenset({SIGNER.public}))
+    done = run_compaction(spark, store, CompactOptions(CLUSTER))
+    assert not done.folder
+    assert any("has no signature" in problem for problem in done.problems)
+    for path in root.rglob(MANIFEST_NAME):
+        signature = SIGNER.sign(path.name, path.read_bytes())
+        path.with_name(path.name + SIGNATURE_SUFFIX).write_bytes(signature)
+    done = run_compaction(spark, store, CompactOptions(CLUSTER, signer=SIGNER))
+    assert (done.problems, bool(done.folder)) == ([], True)
+    assert find_bases(store, CLUSTER)[1] == []
+    other = ArchiveStore(str(root), frozenset({Signer(bytes(31) + b"\1").public}))
+    assert "was signed by" in find_bases(other, CLUSTER)[1][0].detail

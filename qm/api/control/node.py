@@ -84,7 +84,9 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
         try:
             async with aclosing(self._operations.backup()) as parts:
                 async for part in parts:
-                    chunk = pb.BackupChunk(data=part.data)
+                    chunk = pb.BackupChunk(
+                        data=part.data, manifest=part.manifest, signature=part.signature
+                    )
                     if is_first:
                         chunk.total_bytes = part.total_bytes
                         chunk.head.CopyFrom(_head(part.head))

@@ -48,12 +48,16 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class BackupPart(msgspec.Struct, frozen=True):
-    """Some bytes of a backup, in order."""
+    """Some bytes of a backup, in order; the last part has none but the description."""
 
     data: bytes
     total_bytes: int
     """Length of the whole stream."""
     head: BackupHead
+    manifest: bytes = b""
+    """Contents of `backup.json`, in the last part."""
+    signature: bytes = b""
+    """Of it; empty if this node has no key to sign with."""
 
 
 class Diagnostics(msgspec.Struct, frozen=True):

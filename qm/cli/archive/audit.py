@@ -19,6 +19,7 @@ from qm.cli.archive.options import (
     write_whole,
 )
 from qm.cli.lib.output import output_option, show_one, show_rows
+from qm.cli.lib.signers import signer_option
 
 if TYPE_CHECKING:
     from spark.archive.summary import Audited, Summary
@@ -35,6 +36,7 @@ def audit() -> None:
 @archive_options
 @spark_options
 @click.option("--upto", type=int, help="Highest index; default: what most nodes have exported.")
+@signer_option
 @hash_files_option
 @click.option(
     "--replay/--no-replay", default=True, help="Compare nodes' digests with a replay of the log."
@@ -51,6 +53,7 @@ def run(
     cores: int,
     memory_mib: int,
     upto: int | None,
+    signers: frozenset[str] | None,
     hash_files: bool,
     replay: bool,
     metrics_file: Path | None,
@@ -67,7 +70,9 @@ def run(
     from spark.report.metrics import metrics_text
 
     with ending_on_failure():
-        summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
+        summary = audit_archive(
+            url, cluster, upto, engine, signers, hashes_files=hash_files, replays=replay
+        )
     if metrics_file is not None:
         write_whole(metrics_file, metrics_text(summary))
     _show(summary, output)

@@ -1,6 +1,9 @@
 """`qm compact`: makes a new base of the archive with Spark in this process."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,6 +16,10 @@ from qm.cli.archive.options import (
     spark_options,
 )
 from qm.cli.lib.output import confirm, output_option, show_one, yes_option
+from qm.cli.lib.signers import signer_option, signing_key_option
+
+if TYPE_CHECKING:
+    from qm.store.signing import Signer
 
 
 @click.group()
@@ -24,6 +31,8 @@ def compact() -> None:
 @archive_options
 @spark_options
 @click.option("--upto", type=int, help="Highest index; default: the last audit mark.")
+@signer_option
+@signing_key_option
 @hash_files_option
 @click.option(
     "--drop-old",
@@ -38,6 +47,8 @@ def run(
     cores: int,
     memory_mib: int,
     upto: int | None,
+    signers: frozenset[str] | None,
+    signer: Signer | None,
     hash_files: bool,
     drop_old: bool,
     yes: bool,
@@ -57,7 +68,14 @@ def run(
 
     with ending_on_failure():
         done = compact_archive(
-            url, cluster, upto, engine, hashes_files=hash_files, drops_old=drop_old
+            url,
+            cluster,
+            upto,
+            engine,
+            signers,
+            signer,
+            hashes_files=hash_files,
+            drops_old=drop_old,
         )
     show_one(msgspec.to_builtins(done), output)
     sys.exit(compaction_exit_code(done))

@@ -22,12 +22,13 @@ from qm.model.values.limits import SETTLED_PER_COMMAND_MAX
 from qm.node.config.schema import NodeConfig
 from qm.node.membership.birth import PRIVATE_KEYS_LABEL, fresh_cluster, sealing_key
 from qm.node.replica.replicated_store import GROUP, RAFT_FOLDER, STORE_FOLDER, ReplicatedConfig
-from qm.store.backup import Progress, check_files, read_backup, unpack_backup
+from qm.store.backup import Progress, check_files, read_signed, unpack_backup
 from qm.store.codec import decode_entry, encode_command, encode_stamp
 from qm.store.database import DatabaseError
 from qm.store.generation import STATE_FOLDER, current_generation, folder, sync_folder
 from qm.store.rocks import RocksState, open_database
 from qm.store.sealing import SealingError, unseal
+from qm.store.signing import Signer
 from raft.batch import BatchBuilder
 from raft.founding import LOG_DIRECTORY
 from raft.identity import Identity, IdentityRefused, load
@@ -58,19 +59,34 @@ class Refounded(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
+def own_signer(config: NodeConfig) -> frozenset[str]:
+    """Return the public key of the cluster whose sealing key this configuration has: what may have
+    signed a backup of it. Raises RefoundingRefused.
+    """
+    try:
+        return frozenset({Signer(sealing_key(config.storage, config.data)).public})
+    except SealingError as error:
+        raise RefoundingRefused(
+            f"nothing says who may have signed the backup: put the sealing key in place ({error}),"
+            " or name its signer with --signer"
+        ) from error
+
+
 def restore(
     config: NodeConfig,
     backup_folder: Path,
     *,
     holds_outgoing: bool,
+    signers: frozenset[str] | None,
     progress: Progress = lambda _done, _all: None,
 ) -> Refounded:
     """Make a node without data the first of a new cluster with the state of a backup.
 
-    May be repeated after a crash. Raises RefoundingRefused, BackupError, OSError.
+    `signers`: the public keys that may have signed it, None for any or none. May be repeated after
+    a crash. Raises RefoundingRefused, BackupError, OSError.
     """
+    backup = read_signed(backup_folder, signers).backup
     staging = _empty_staging(config.data)
-    backup = read_backup(backup_folder)
     check_files(backup_folder, backup, progress)
     node = f"{config.name}.1"
     cluster = fresh_cluster(config.birth)

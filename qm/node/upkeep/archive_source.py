@@ -20,6 +20,7 @@ from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark, Proof
 from qm.store.effects.effects_log import EffectsLog
+from qm.store.signing import Signer
 from qm.store.snapshot import Pinned
 from qm.store.store import Store
 from raft.log.recovery import LogDamaged
@@ -93,6 +94,7 @@ class Archiving:
         on_alarm: Callable[[str, str], None],
         metrics: Metrics,
         peers: Peers,
+        signer: Callable[[], Signer | None],
     ) -> None:
         self.archiver: Archiver | None = None
         self._place = _place(section.url)
@@ -111,6 +113,7 @@ class Archiving:
             metrics,
             lambda: _turn(replicated),
             lambda: _spans_of_others(own, peers),
+            signer=signer,
         )
         self.archiver.begin()
 

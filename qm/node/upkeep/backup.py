@@ -5,8 +5,9 @@ hung terminal cannot fill a node's disk.
 """
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -14,8 +15,9 @@ from qm.api.gate.operations import BackupPart, NotOffered
 from qm.node.membership.status import VERSION
 from qm.node.replica.replicated_store import ReplicatedStore
 from qm.observe.metrics import Metrics
-from qm.store.backup import BackupHead
+from qm.store.backup import MANIFEST_FILE, BackupHead, encode_backup
 from qm.store.digest import digest_bytes
+from qm.store.signing import Signer
 from raft.log.segment import may_pass
 from raft.machine import SnapshotSource
 
@@ -30,9 +32,15 @@ class Backups:
     """Makes backups. Create and use it in the node's event loop."""
 
     def __init__(
-        self, replicated: ReplicatedStore, metrics: Metrics, stall_max_s: float = STALL_MAX_S
+        self,
+        replicated: ReplicatedStore,
+        metrics: Metrics,
+        signer: Callable[[], Signer | None],
+        stall_max_s: float = STALL_MAX_S,
     ) -> None:
+        """`signer`: returns what signs; called in a thread."""
         self._replicated = replicated
+        self._signer = signer
         self._ended = metrics.counter("quorate_backups_total")
         self._stall_max_s = stall_max_s
         self._is_running = False
@@ -74,10 +82,15 @@ class Backups:
             raise
         reading = _Reading(source, self._stall_max_s)
         try:
-            total, offset = reading.source.size_bytes(), 0
+            total, offset, sha256 = reading.source.size_bytes(), 0, hashlib.sha256()
             while part := await reading.read(offset):
                 offset += len(part)
+                sha256.update(part)
                 yield BackupPart(part, total, head)
+            manifest = encode_backup(head, offset, sha256.hexdigest())
+            signer = await asyncio.to_thread(self._signer)
+            signature = signer.sign(MANIFEST_FILE, manifest) if signer is not None else b""
+            yield BackupPart(b"", total, head, manifest, signature)
         finally:
             await reading.close()
 

@@ -29,6 +29,7 @@ from qm.archive.source import LogGone, LogHold
 from qm.observe.metrics import Metrics
 from qm.store.effects.chain import CHAIN_START, chained
 from qm.store.effects.effects_log import EffectsLog
+from qm.store.signing import Signer
 from qm.store.snapshot import Pinned
 from raft.log_view import Compacted
 from tests.unit.store.test_store import Node
@@ -101,6 +102,7 @@ def archiver_of(
     turn: int = 0,
     others: Mapping[str, Span] = MappingProxyType({}),
     wanted_s: Callable[[], float] = lambda: 0.0,
+    signer: Signer | None = None,
 ) -> Archiver:
     """Return an archiver that holds the node's log; so many others write checkpoints, or entries'
     data, before it. `others`: what they say that they wrote. A quiet node, without `wanted_s`.
@@ -120,18 +122,23 @@ def archiver_of(
         lambda: turn,
         ask_others,
         wanted_s,
+        lambda: signer,
     )
     made.begin()
     return made
 
 
 def export(
-    node: Node, url: Path | str, told: Told | None = None, config: ArchiverConfig = CONFIG
+    node: Node,
+    url: Path | str,
+    told: Told | None = None,
+    config: ArchiverConfig = CONFIG,
+    signer: Signer | None = None,
 ) -> None:
     """Export everything there is."""
 
     async def scenario() -> None:
-        archiver = archiver_of(node, url, told, config)
+        archiver = archiver_of(node, url, told, config, signer=signer)
         await archiver.step()
         await archiver.stop()
 

@@ -75,12 +75,26 @@ def test_a_backup_says_what_is_wrong_with_it(qm: Qm, tmp_path: Path) -> None:
     assert made["source"] == "n1"
     assert "not empty" in qm("backup", "create", str(folder), exit_code=1).stderr
     assert qm.json("backup", "verify", str(folder), "--scratch", str(tmp_path))["sound"]
+    signed = ("backup", "verify", str(folder), "--signer")
+    assert qm.json(*signed, made["signer"])["signer"] == made["signer"]
+    assert "was signed by" in qm(*signed, "00" * 32, exit_code=1).stderr
+    assert "not a public key" in qm(*signed, "00", exit_code=USAGE).stderr
     state = folder / "state.qsnap"
     state.write_bytes(state.read_bytes()[:-1])
     assert "state.qsnap" in qm("backup", "verify", str(folder), exit_code=1).stderr
     assert "no backup" in qm("backup", "verify", str(tmp_path), exit_code=1).stderr
     nowhere = ("backup", "restore", str(folder), "-c", str(tmp_path / "none.toml"), "--yes")
     assert "No such file" in qm(*nowhere, exit_code=1).stderr
+
+
+def test_a_key_for_signing_is_made_once(qm: Qm, tmp_path: Path) -> None:
+    file = tmp_path / "signing.key"
+    made = qm("backup", "signing-key", str(file)).stdout.strip()
+    assert qm("backup", "signer", "--key-file", str(file)).stdout.strip() == made
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "exists" in qm("backup", "signing-key", str(file), exit_code=1).stderr
+    nowhere = qm("backup", "signer", "-c", str(tmp_path / "none.toml"), exit_code=1)
+    assert "none.toml" in nowhere.stderr
 
 
 def test_a_bench_measures_and_leaves_nothing(qm: Qm) -> None:

@@ -11,21 +11,27 @@ from qm.model.values import commands
 from qm.store.backup import (
     BACKUP_FORMAT,
     MANIFEST_FILE,
+    SIGNATURE_FILE,
     STATE_FILE,
     BackupError,
     BackupHead,
     BackupWriter,
     check_files,
+    encode_backup,
     read_backup,
+    read_signed,
     unpack_backup,
     verify_backup,
     write_backup,
 )
 from qm.store.digest import digest_bytes
+from qm.store.signing import Signer
 from tests.unit.model.world import HOST, OWN, packet
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
 
 MESSAGES, RECEIVED = 40, 15
+SIGNER = Signer(bytes(32))
+TRUSTED = {SIGNER.public}
 
 
 def head_of(node: Node, **changes: object) -> BackupHead:
@@ -56,7 +62,7 @@ def backup_of(path: Path, **changes: object) -> Path:
     node.put([arrivals(*(packet(number, body=bytes(3_000)) for number in range(1, MESSAGES + 1)))])
     node.put([receive(2, RECEIVED), commands.Confirm("c", RECEIVED + 1)])
     source = node.store.snapshot(node.store.applied.index)
-    write_backup(path / "backup", source, head_of(node, **changes))
+    write_backup(path / "backup", source, head_of(node, **changes), SIGNER)
     source.close()
     node.close()
     return path / "backup"
@@ -64,7 +70,8 @@ def backup_of(path: Path, **changes: object) -> Path:
 
 def test_a_backup_proves_itself(folder: Path) -> None:
     told: list[tuple[int, int]] = []
-    found = verify_backup(folder, progress=lambda done, total: told.append((done, total)))
+    found = verify_backup(folder, None, lambda done, total: told.append((done, total)), TRUSTED)
+    assert found.signer == SIGNER.public
     assert (found.queue_manager, found.computer_name) == (OWN, HOST)
     assert found.messages == MESSAGES - RECEIVED
     assert found.size_bytes == (folder / STATE_FILE).stat().st_size
@@ -105,6 +112,11 @@ def test_a_changed_body_is_found_without_its_hash(folder: Path) -> None:
     data[-10] ^= 1
     path.write_bytes(data)
     (path.parent / MANIFEST_FILE).write_bytes(manifest_of(folder, sha256_of(path)))
+    with pytest.raises(BackupError, match="changed after it was signed"):
+        verify_backup(folder)
+    (folder / SIGNATURE_FILE).unlink()
+    with pytest.raises(BackupError, match="has no signature"):
+        verify_backup(folder, trusted=TRUSTED)
     with pytest.raises(BackupError, match="does not match its checksum"):
         verify_backup(folder)
 
@@ -127,6 +139,31 @@ def test_a_short_or_missing_file_is_named(folder: Path) -> None:
     path.unlink()
     with pytest.raises(BackupError, match="No such file"):
         check_files(folder, read_backup(folder))
+
+
+def test_a_backup_is_taken_from_those_who_may_sign_it(folder: Path) -> None:
+    other = Signer(bytes(31) + b"\1")
+    assert read_signed(folder, TRUSTED | {other.public}).signer == SIGNER.public
+    with pytest.raises(BackupError, match="was signed by"):
+        read_signed(folder, {other.public})
+    manifest = (folder / MANIFEST_FILE).read_bytes()
+    (folder / SIGNATURE_FILE).write_bytes(other.sign(MANIFEST_FILE, manifest))
+    assert read_signed(folder, None).signer == other.public
+    with pytest.raises(BackupError, match="was signed by"):
+        verify_backup(folder, trusted=TRUSTED)
+    (folder / SIGNATURE_FILE).write_bytes(b"x" * 10_000)
+    with pytest.raises(BackupError, match="is damaged"):
+        read_backup(folder)
+
+
+def test_a_description_of_other_bytes_is_not_kept(tmp_path: Path) -> None:
+    head = BackupHead("00" * 16, 1, 1, "00" * 16, 1, 1, "n1", "test")
+    manifest = encode_backup(head, 4, hashlib.sha256(b"sent").hexdigest())
+    with BackupWriter(tmp_path / "backup") as writer:
+        writer.write(b"SENT")
+        with pytest.raises(BackupError, match="other bytes arrived"):
+            writer.finish_signed(manifest, SIGNER.sign(MANIFEST_FILE, manifest))
+    assert not list((tmp_path / "backup").iterdir())
 
 
 def test_the_head_must_be_the_states(tmp_path: Path) -> None:
@@ -156,6 +193,7 @@ def test_a_manifest_opens_no_path_outside_its_folder(folder: Path, name: str) ->
     manifest = json.loads((folder / MANIFEST_FILE).read_bytes())
     manifest["files"].append({"name": name, "size_bytes": 1, "sha256": "00"})
     (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    (folder / SIGNATURE_FILE).unlink()
     with pytest.raises(BackupError, match="not a file of its own folder"):
         verify_backup(folder)
 

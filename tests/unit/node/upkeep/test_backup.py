@@ -1,10 +1,14 @@
 """One backup at a time, and none that pins a node's disk because it is not read."""
 
+from pathlib import Path
+
 import pytest
 
 from qm.api.gate.operations import NotOffered
 from qm.node.replica.replicated_store import STORE_FOLDER
 from qm.node.upkeep.backup import Backups
+from qm.store.backup import MANIFEST_FILE, BackupWriter
+from qm.store.signing import Signer, verify
 from tests.cluster.harness import cluster, run, until
 
 
@@ -14,7 +18,8 @@ def test_a_backup_that_nobody_reads_is_let_go() -> None:
             node = await nodes.leader()
             assert node.node is not None
             pinned = node.config.data / STORE_FOLDER / "pinned"
-            backups = Backups(node.cluster, node.node.metrics, stall_max_s=0.0)
+            signer = Signer(bytes(32))
+            backups = Backups(node.cluster, node.node.metrics, lambda: signer, stall_max_s=0.0)
             parts = backups.parts()
             first = await anext(parts)
             assert first.head.index == node.cluster.machine.applied_index()
@@ -27,5 +32,24 @@ def test_a_backup_that_nobody_reads_is_let_go() -> None:
             assert (await anext(again)).data
             await again.aclose()
             assert not list(pinned.iterdir())
+
+    run(scenario())
+
+
+def test_a_node_signs_what_it_has_sent(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(1) as nodes:
+            node = await nodes.leader()
+            assert node.node is not None
+            signer = Signer(bytes(32))
+            backups = Backups(node.cluster, node.node.metrics, lambda: signer)
+            parts = [part async for part in backups.parts()]
+            assert [bool(part.manifest) for part in parts] == [False] * (len(parts) - 1) + [True]
+            last = parts[-1]
+            assert verify(MANIFEST_FILE, last.manifest, last.signature) == signer.public
+            with BackupWriter(tmp_path / "backup") as writer:
+                for part in parts:
+                    writer.write(part.data)
+                assert writer.finish_signed(last.manifest, last.signature).head == last.head
 
     run(scenario())
