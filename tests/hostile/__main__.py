@@ -47,6 +47,8 @@ GAP_P99_MAX_MS = 1_000.0
 RATE_PER_S = 20.0
 WARM_UP_S = 8.0
 AFTER_S = 3.0
+OVERTIME_S = 60.0
+"""Given to an attacker that does not end by itself."""
 STALL_S = 60.0
 QUOTA_KIB = 256 << 10
 """Of the queue that attackers may fill."""
@@ -93,8 +95,7 @@ class Round:
         await asyncio.sleep(WARM_UP_S)
         term, rss = await site.term(wire), site.rss_mib()
         began_ns = time.monotonic_ns()
-        attacker = await site.attack(self._name, victim)
-        said, _ = await attacker.communicate()
+        said = await site.attack(self._name, victim, self._seconds + OVERTIME_S)
         await site.raise_the_dead()
         await asyncio.sleep(AFTER_S)
         grown = {node: now - rss[node] for node, now in site.rss_mib().items()}

@@ -66,14 +66,19 @@ class Site(NamespaceTarget):
         """Return an address of the network by its last number."""
         return str(IPv4Address(int(self.spaces.network.network_address) + number))
 
-    async def attack(self, name: str, victim: Path) -> asyncio.subprocess.Process:
-        """Start an attacker."""
+    async def attack(self, name: str, victim: Path, seconds: float) -> bytes:
+        """Run an attacker, for so long at most; return what it printed."""
         argv = self.spaces.command(
             ATTACKER, *_NICE, sys.executable, "-m", "tests.hostile.attack", name, str(victim)
         )
-        return await asyncio.create_subprocess_exec(
-            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-        )
+        # Not by the loop, whose fork the threads of gRPC would not survive.
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        try:
+            said, _ = await asyncio.to_thread(process.communicate, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = await asyncio.to_thread(process.communicate)
+        return said
 
     # What is measured ----------------------------------------------------------------------
 
