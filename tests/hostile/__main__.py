@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import json
 import sys
 import time
@@ -174,7 +175,6 @@ class Round:
 
 async def attack_all(names: list[str], seconds: float, seed: int) -> bool:
     """Run the classes and keep their figures; return whether all promises held."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     results: dict[str, Figures] = json.loads(OUTPUT.read_bytes()) if OUTPUT.exists() else {}
     is_sound = True
     site = Site(FOLDER, say)
@@ -207,7 +207,13 @@ def main() -> int:
     names = arguments.classes.split(",") if arguments.classes else list(CLASSES)
     if unknown := set(names) - CLASSES.keys():
         parser.error(f"no such class: {', '.join(sorted(unknown))}; there are {', '.join(CLASSES)}")
-    return int(not uvloop.run(attack_all(names, arguments.seconds, arguments.seed)))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            parser.error(f"another run uses {FOLDER}")
+        return int(not uvloop.run(attack_all(names, arguments.seconds, arguments.seed)))
 
 
 if __name__ == "__main__":

@@ -154,5 +154,6 @@ async def again_and_again(once: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             await once()
-        except (OSError, EOFError, TimeoutError):
+        except (OSError, EOFError, TimeoutError, RuntimeError):
+            # A RuntimeError: uvloop's, for a transport that the victim has closed.
             await asyncio.sleep(AGAIN_S)
