@@ -12,6 +12,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from math import inf
+from time import monotonic
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -26,6 +27,8 @@ HOLD_KEY: Final = "hold"
 HOLD_MAX_S: Final = 5.0
 HELD_LOOK_S: Final = 0.05
 """How often a delayed answer checks whether the node is ready."""
+METRICS_SHARE_MAX: Final = 0.1
+"""Share of the event loop's time that goes into expositions of the metrics, however many ask."""
 _OK: Final = 200
 _BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
@@ -66,8 +69,7 @@ class HttpServer:
         self._host = host
         self._port = port
         self._health = health
-        self._registry = registry
-        self._refresh = refresh
+        self._exposition = Exposition(refresh, lambda: generate_latest(registry), monotonic)
         self._refused = refused
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
@@ -151,9 +153,40 @@ class HttpServer:
         return web.Response(status=_UNAVAILABLE, text=f"{text}\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        await self._refresh()
-        body = generate_latest(self._registry)
+        body = await self._exposition.text()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class Exposition:
+    """The metrics as text, made once for all who ask at about the same time.
+
+    Making it reads every queue. Those who ask while it is made get that one, and another is not
+    begun before the time it took is METRICS_SHARE_MAX of what has passed.
+    """
+
+    def __init__(
+        self,
+        refresh: Callable[[], Awaitable[None]],
+        render: Callable[[], bytes],
+        clock: Callable[[], float],
+    ) -> None:
+        self._refresh, self._render, self._clock = refresh, render, clock
+        self._making: asyncio.Task[bytes] | None = None
+        self._next_s = 0.0
+
+    async def text(self) -> bytes:
+        """Return the newest text."""
+        if self._making is None or (self._making.done() and self._clock() >= self._next_s):
+            self._making = asyncio.create_task(self._make())
+        # Shielded: others may wait for it when this request ends.
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> bytes:
+        began_s = self._clock()
+        await self._refresh()
+        text = self._render()
+        self._next_s = began_s + (self._clock() - began_s) / METRICS_SHARE_MAX
+        return text
 
 
 def _seconds(text: str | None) -> float | None:

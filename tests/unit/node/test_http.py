@@ -9,7 +9,7 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from qm.node import http_guard
-from qm.node.http import HttpServer
+from qm.node.http import METRICS_SHARE_MAX, Exposition, HttpServer
 from qm.observe.metrics import Metrics
 
 HOST = "127.0.0.1"
@@ -220,3 +220,51 @@ def test_bad_requests_are_answered_and_named_once(caplog: pytest.LogCaptureFixtu
     in_server(body)
     lines = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
     assert [line.exc_info for line in lines] == [None]
+
+
+class Slow:
+    """Metrics that take a second each time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.made = 0
+        self.is_broken = False
+
+    async def refresh(self) -> None:
+        self.now_s += 1
+        await asyncio.sleep(0)
+        if self.is_broken:
+            raise OSError("the disk is gone")
+
+    def render(self) -> bytes:
+        self.made += 1
+        return b"%d" % self.made
+
+    def exposition(self) -> Exposition:
+        return Exposition(self.refresh, self.render, lambda: self.now_s)
+
+
+def test_many_scrapers_cost_as_much_as_a_few() -> None:
+    async def scenario() -> None:
+        slow = Slow()
+        exposition = slow.exposition()
+        assert await asyncio.gather(*(exposition.text() for _ in range(100))) == [b"1"] * 100
+        slow.now_s = 1 / METRICS_SHARE_MAX - 0.1
+        assert await exposition.text() == b"1"
+        slow.now_s += 0.1
+        assert await exposition.text() == b"2"
+
+    uvloop.run(scenario())
+
+
+def test_metrics_that_could_not_be_made_are_made_again() -> None:
+    async def scenario() -> None:
+        slow = Slow()
+        exposition = slow.exposition()
+        slow.is_broken = True
+        with pytest.raises(OSError, match="gone"):
+            await exposition.text()
+        slow.is_broken = False
+        assert await exposition.text() == b"1"
+
+    uvloop.run(scenario())
