@@ -9,6 +9,7 @@ Writes build/hostile.json, one object for each class of attack:
     gap_p99_ms, gap_max_ms   times between two acknowledgements that a healthy sender waited for
     sent, lost, doubled      messages of the healthy senders
     diverged                 1 if the replicas' digests differ afterwards
+    machine_late_max_ms      lateness of timers in this process: what the machine itself delayed
     seconds, seed
 
 Exit code 1: a class broke a promise. A class that ran before keeps its figures.
@@ -48,6 +49,7 @@ GAP_P99_MAX_MS = 1_000.0
 RATE_PER_S = 20.0
 WARM_UP_S = 8.0
 AFTER_S = 3.0
+TICK_S = 0.02
 OVERTIME_S = 60.0
 """Given to an attacker that does not end by itself."""
 STALL_S = 60.0
@@ -73,6 +75,7 @@ class Round:
 
     def __init__(self, site: Site, name: str, seconds: float, seed: int) -> None:
         self._site, self._name, self._seconds, self._seed = site, name, seconds, seed
+        self._machine_late_ms = 0.0
         self._history = FOLDER / "histories" / f"{name}.jsonl"
 
     async def run(self) -> Figures:
@@ -96,7 +99,9 @@ class Round:
         await asyncio.sleep(WARM_UP_S)
         term, rss = await site.term(wire), site.rss_mib()
         began_ns = time.monotonic_ns()
+        watch = asyncio.create_task(self._watch_machine())
         said = await site.attack(self._name, victim, self._seconds + OVERTIME_S)
+        watch.cancel()
         await site.raise_the_dead()
         await asyncio.sleep(AFTER_S)
         grown = {node: now - rss[node] for node, now in site.rss_mib().items()}
@@ -123,11 +128,21 @@ class Round:
             "lost": verdict.lost.count,
             "doubled": verdict.duplicated.count,
             "unsettled": int(not is_settled),
+            "machine_late_max_ms": round(self._machine_late_ms, 1),
             "diverged": int("differ" in wrong),
             "reconnects": verdict.reconnects,
             "seconds": self._seconds,
             "seed": self._seed,
         }
+
+    async def _watch_machine(self) -> None:
+        """Note how late timers are in this process, which nobody attacks."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await asyncio.sleep(TICK_S)
+            late_ms = (loop.time() - began - TICK_S) * 1000
+            self._machine_late_ms = max(self._machine_late_ms, late_ms)
 
     async def _victim(self, wire: Calls) -> Path:
         """Make what attackers aim at, and write down what they know."""
