@@ -70,7 +70,7 @@ def client(nodes: Harness, name: str) -> Client:
 async def fill(nodes: Harness) -> list[bytes]:
     """Send messages and take some; return what is left, in order."""
     bodies = [b"message %d" % number for number in range(SENT)]
-    await create_queue(await nodes.leader(), "orders")
+    await qm(nodes, "queue", "create", ORDERS)
     async with client(nodes, "sender") as sender:
         await sender.send(ORDERS, *(Message(body=body) for body in bodies))
         orders = await sender.open_queue(ORDERS)
@@ -157,8 +157,12 @@ def test_nodes_that_find_their_cluster_by_themselves_find_a_restored_one(tmp_pat
     async def scenario() -> None:
         folder = tmp_path / "backup"
         async with cluster(
-            3, folder=tmp_path / "nodes", change=lambda config: automatic(config, "blue")
+            3,
+            folder=tmp_path / "nodes",
+            is_founded=False,
+            change=lambda config: automatic(config, "blue"),
         ) as nodes:
+            await settle(nodes, ids=["n1.1", "n2.1", "n3.1"])
             left = await fill(nodes)
             await qm(nodes, "backup", "create", str(folder))
             await lose(nodes, "n1", "n2", "n3")
