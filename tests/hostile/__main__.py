@@ -10,9 +10,12 @@ Writes build/hostile.json, one object for each class of attack:
     sent, lost, doubled      messages of the healthy senders
     diverged                 1 if the replicas' digests differ afterwards
     machine_late_max_ms      lateness of timers in this process: what the machine itself delayed
+    beside                   classes that attacked the same cluster at the same time
     seconds, seed
 
-Exit code 1: a class broke a promise. A class that ran before keeps its figures.
+Classes joined by "+" attack one cluster together, each from addresses of its own: `inputs` are then
+each one's, all else is what they did together. Exit code 1: a class broke a promise. A class that
+ran before keeps its figures.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvloop
@@ -54,8 +58,8 @@ OVERTIME_S = 60.0
 """Given to an attacker that does not end by itself."""
 STALL_S = 60.0
 QUOTA_KIB = 256 << 10
-"""Of the queue that attackers may fill."""
-_QUEUES = {"private$\\attacked": False, "private$\\attacked.tx": True}
+"""Of a queue that attackers may fill."""
+SOURCES_PER_CLASS_MAX = 64
 Figures = dict[str, float]
 
 
@@ -70,37 +74,53 @@ def broken(figures: Figures) -> list[str]:
     return found
 
 
+def groups_of(text: str) -> list[list[str]]:
+    """Return the classes to run, each list at the same time. Raises ValueError."""
+    groups = [group.split("+") for group in text.split(",")] if text else [[c] for c in CLASSES]
+    named = [name for group in groups for name in group]
+    if unknown := set(named) - CLASSES.keys():
+        raise ValueError(
+            f"no such class: {', '.join(sorted(unknown))}; there are {', '.join(CLASSES)}"
+        )
+    if len(set(named)) < len(named):
+        raise ValueError("a class is named twice, and has one place in the results")
+    return groups
+
+
 class Round:
-    """One class of attack on a fresh cluster."""
+    """Some classes of attack on a fresh cluster, at the same time."""
 
-    def __init__(self, site: Site, name: str, seconds: float, seed: int) -> None:
-        self._site, self._name, self._seconds, self._seed = site, name, seconds, seed
+    def __init__(self, site: Site, names: list[str], seconds: float, seed: int) -> None:
+        self._site, self._names, self._seconds, self._seed = site, names, seconds, seed
         self._machine_late_ms = 0.0
-        self._history = FOLDER / "histories" / f"{name}.jsonl"
+        self._history = FOLDER / "histories" / f"{'+'.join(names)}.jsonl"
 
-    async def run(self) -> Figures:
-        """Return the figures."""
+    async def run(self) -> dict[str, Figures]:
+        """Return the figures of each class."""
         site = self._site
         await site.up()
         site.deaths = 0
         wire = Calls([node.api for node in site.nodes], site.tls)
         try:
             healthy = await make_queues(wire, "healthy", "")
-            victim = await self._victim(wire)
+            victims = [await self._victim(wire, place) for place in range(len(self._names))]
             async with Run(self._plan([healthy[0], healthy[2]])) as run:
-                return await self._beside(run, wire, victim)
+                return await self._beside(run, wire, victims)
         finally:
             await wire.close()
             await site.down()
 
-    async def _beside(self, run: Run, wire: Calls, victim: Path) -> Figures:
+    async def _beside(self, run: Run, wire: Calls, victims: list[Path]) -> dict[str, Figures]:
         site = self._site
         load = asyncio.create_task(run.send(float("inf")))
         await asyncio.sleep(WARM_UP_S)
         term, rss = await site.term(wire), site.rss_mib()
         began_ns = time.monotonic_ns()
         watch = asyncio.create_task(self._watch_machine())
-        said = await site.attack(self._name, victim, self._seconds + OVERTIME_S)
+        attacks = zip(self._names, victims, strict=True)
+        said = await asyncio.gather(
+            *(site.attack(name, victim, self._seconds + OVERTIME_S) for name, victim in attacks)
+        )
         watch.cancel()
         await site.raise_the_dead()
         await asyncio.sleep(AFTER_S)
@@ -116,8 +136,7 @@ class Round:
             for gap in acknowledgement_gaps(read_history(self._history))
             if gap.end_ns > began_ns
         )
-        return {
-            "inputs": json.loads(said or b"{}").get("inputs", 0),
+        shared = {
             "tracebacks": site.tracebacks(),
             "deaths": site.deaths,
             "leader_changes": term,
@@ -134,6 +153,11 @@ class Round:
             "seconds": self._seconds,
             "seed": self._seed,
         }
+        inputs = [json.loads(each or b"{}").get("inputs", 0) for each in said]
+        return {
+            name: {"inputs": number} | shared
+            for name, number in zip(self._names, inputs, strict=True)
+        }
 
     async def _watch_machine(self) -> None:
         """Note how late timers are in this process, which nobody attacks."""
@@ -144,33 +168,35 @@ class Round:
             late_ms = (loop.time() - began - TICK_S) * 1000
             self._machine_late_ms = max(self._machine_late_ms, late_ms)
 
-    async def _victim(self, wire: Calls) -> Path:
-        """Make what attackers aim at, and write down what they know."""
-        site = self._site
+    async def _victim(self, wire: Calls, place: int) -> Path:
+        """Make what a class aims at, and write down what it knows."""
+        site, name = self._site, self._names[place]
         request = control_pb2.GetQueueManagerRequest()
         manager = await wire.call(lambda stubs: stubs.queues.GetQueueManager, request)
-        for path, is_transactional in _QUEUES.items():
+        plain = f"private$\\{name}"
+        transactional = f"{plain}.tx"
+        for path in (plain, transactional):
             create = control_pb2.CreateQueueRequest(
                 path_name=f"{manager.computer_name}\\{path}",
                 attributes={
-                    "transactional": control_pb2.Value(flag=is_transactional),
+                    "transactional": control_pb2.Value(flag=path == transactional),
                     "quota": control_pb2.Value(number=QUOTA_KIB),
                 },
             )
             await wire.call(lambda stubs: stubs.queues.CreateQueue, create)
-        plain, transactional = _QUEUES
+        sources = SOURCES[place :: len(self._names)][:SOURCES_PER_CLASS_MAX]
         victim = Victim(
             hosts=tuple(node.host for node in site.nodes),
             computer_name=manager.computer_name,
             pki=str(site.pki.resolve()),
-            sources=tuple(map(site.address, SOURCES)),
+            sources=tuple(map(site.address, sources)),
             silent=tuple(map(site.address, SILENCE)),
             queue=plain,
             transactional_queue=transactional,
             seed=self._seed,
             seconds=self._seconds,
         )
-        written = FOLDER / "victim.json"
+        written = FOLDER / f"victim-{name}.json"
         written.write_bytes(msgspec.json.encode(victim))
         return written
 
@@ -188,19 +214,21 @@ class Round:
         )
 
 
-async def attack_all(names: list[str], seconds: float, seed: int) -> bool:
+async def attack_all(groups: list[list[str]], seconds: float, seed: int) -> bool:
     """Run the classes and keep their figures; return whether all promises held."""
-    results: dict[str, Figures] = json.loads(OUTPUT.read_bytes()) if OUTPUT.exists() else {}
+    results: dict[str, Any] = json.loads(OUTPUT.read_bytes()) if OUTPUT.exists() else {}
     is_sound = True
     site = Site(FOLDER, say)
     try:
-        for name in names:
-            say(f"{name}: {seconds:g} s")
-            results[name] = figures = await Round(site, name, seconds, seed).run()
+        for names in groups:
+            say(f"{', '.join(names)}: {seconds:g} s")
+            for name, figures in (await Round(site, names, seconds, seed).run()).items():
+                beside = [other for other in names if other != name]
+                results[name] = figures | {"beside": beside}
+                wrong = broken(figures)
+                is_sound = is_sound and not wrong
+                say(f"{name}: {'BROKEN: ' + ', '.join(wrong) if wrong else 'holds'} {figures}")
             OUTPUT.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-            wrong = broken(figures)
-            is_sound = is_sound and not wrong
-            say(f"{name}: {'BROKEN: ' + ', '.join(wrong) if wrong else 'holds'} {figures}")
     finally:
         await site.down()
         site.remove()
@@ -216,19 +244,24 @@ def main() -> int:
     """Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile")
     parser.add_argument("--seconds", type=float, default=600, help="of each class")
-    parser.add_argument("--classes", default="", help="names, separated by commas; default: all")
+    parser.add_argument(
+        "--classes",
+        default="",
+        help="names, separated by commas, joined by + to attack together; default: each alone",
+    )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    names = arguments.classes.split(",") if arguments.classes else list(CLASSES)
-    if unknown := set(names) - CLASSES.keys():
-        parser.error(f"no such class: {', '.join(sorted(unknown))}; there are {', '.join(CLASSES)}")
+    try:
+        groups = groups_of(arguments.classes)
+    except ValueError as error:
+        parser.error(str(error))
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             parser.error(f"another run uses {FOLDER}")
-        return int(not uvloop.run(attack_all(names, arguments.seconds, arguments.seed)))
+        return int(not uvloop.run(attack_all(groups, arguments.seconds, arguments.seed)))
 
 
 if __name__ == "__main__":

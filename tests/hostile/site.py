@@ -20,7 +20,7 @@ from qm.pb import control_pb2
 from tests.hostile.calls import FOREIGN, STRANGER
 
 ATTACKER, SILENT = "attacker", "silent"
-SOURCES = range(32, 96)
+SOURCES = range(32, 160)
 SILENCE = range(160, 224)
 """Last numbers of the attacker's addresses, and of those where nothing answers."""
 _NICE = ("nice", "-n", "10")

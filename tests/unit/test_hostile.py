@@ -8,7 +8,7 @@ from qm.api.gate.identity import Role
 from qm.api.gate.roles import RULES
 from qm.wire.packets.packet import parse_packet
 from tests.fuzz.invariants import check_packet, check_ping
-from tests.hostile.__main__ import Figures, broken
+from tests.hostile.__main__ import Figures, broken, groups_of
 from tests.hostile.attack import CLASSES
 from tests.hostile.calls import ROLES, UNDECODABLE, body
 from tests.hostile.packets import acknowledgement, aimed, corpus, mutated, ping
@@ -64,3 +64,11 @@ def test_a_broken_promise_is_named() -> None:
     assert broken(SOUND | {"gap_p99_ms": 1_000.0}) == ["gap_p99_ms 1000"]
     assert broken(SOUND | {"inputs": 0}) == ["no inputs"]
     assert set(CLASSES) >= {"fuzz_1801", "fuzz_grpc", "fuzz_http", "fuzz_udp"}
+
+
+def test_classes_attack_alone_or_together() -> None:
+    assert groups_of("") == [[name] for name in CLASSES]
+    assert groups_of("fuzz_1801+byte_wise,fuzz_udp") == [["fuzz_1801", "byte_wise"], ["fuzz_udp"]]
+    for text in ("nonsense", "fuzz_1801+", "fuzz_udp,fuzz_udp+byte_wise"):
+        with pytest.raises(ValueError, match="class"):
+            groups_of(text)
