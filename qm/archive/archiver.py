@@ -125,6 +125,7 @@ class Archiver:
         self._on_alarm = on_alarm
         self._loop = asyncio.get_running_loop()
         self._log = LimitedLog(logger, self._loop.time)
+        self._log_of_thread = LimitedLog(logger, self._loop.time)
         self._destination: Destination | None = None
         self._keeper: EffectsLog | None = None
         self._hold: LogHold | None = None
@@ -469,7 +470,8 @@ class Archiver:
         identity, known = self._identity, keeper.exported
 
         def ask() -> tuple[Destination, Exported]:
-            destination = SignedDestination(open_destination(self._config.url), self._signer)
+            below = open_destination(self._config.url)
+            destination = SignedDestination(below, self._signer, self._told_of_unsigned)
             return destination, find_exported(destination, identity, known)
 
         destination, found = await self._in_thread(ask)
@@ -483,6 +485,11 @@ class Archiver:
             keeper.move(found, [])
         self._hold_from(found.upto + 1)
         return destination
+
+    def _told_of_unsigned(self, text: str) -> None:
+        """Say that a file is not the cluster's. Called in threads."""
+        self._failures.labels(reason="unsigned").inc()
+        self._log_of_thread.warning("unsigned", "a file of the archive does not count", reason=text)
 
     async def _rows_from(
         self, keeper: EffectsLog, above: int

@@ -15,6 +15,7 @@ from qm.archive.checkpoints import (
     CHECKPOINTS_FOLDER,
     CheckpointError,
     decode_checkpoint,
+    is_of_folder,
 )
 from qm.archive.destination import Destination
 from qm.archive.manifest import RANGES_FOLDER
@@ -44,9 +45,11 @@ def find_beginning(destination: Destination, identity: Identity) -> Beginning:
         if data is None:
             continue  # still being written, or broken off
         try:
-            return Beginning(has_ranges, decode_checkpoint(data).index)
+            checkpoint = decode_checkpoint(data)
         except CheckpointError:
             continue
+        if is_of_folder(checkpoint, f"{folder}/{name}"):
+            return Beginning(has_ranges, checkpoint.index)
     return Beginning(has_ranges, None)
 
 

@@ -68,6 +68,11 @@ def checkpoint_folder(cluster: str, index: int, node: str) -> str:
     return f"{cluster}/{CHECKPOINTS_FOLDER}/{index:0{_DIGITS}}-{node}"
 
 
+def is_of_folder(checkpoint: Checkpoint, folder: str) -> bool:
+    """Return whether a checkpoint is where it was written, and not a copy elsewhere."""
+    return checkpoint_folder(checkpoint.cluster, checkpoint.index, checkpoint.node) == folder
+
+
 def folder_index(name: str) -> int | None:
     """Return the index in a checkpoint's folder name; None for any other name."""
     digits, separator, _ = name.partition("-")
@@ -87,9 +92,11 @@ def find_newest(destination: Destination, identity: Identity) -> Checkpoint | No
                 destination.remove_folder(f"{folder}/{name}")
             continue
         try:
-            return decode_checkpoint(data)
+            checkpoint = decode_checkpoint(data)
         except CheckpointError:
             continue  # the replay reports what is wrong with it
+        if is_of_folder(checkpoint, f"{folder}/{name}"):
+            return checkpoint
     return None
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, Protocol
 from pyarrow import ArrowException, NativeFile, fs
 from typing_extensions import override
 
-from qm.store.signing import SIGNATURE_SUFFIX, Signer
+from qm.store.signing import SIGNATURE_SUFFIX, SignatureError, Signer, check
 
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 _TEMPORARY: Final = ".part"
@@ -54,10 +54,22 @@ class Destination(Protocol):
 
 
 class SignedDestination(Destination):
-    """Signs the files that are written at once: manifests, which name the other files by hash."""
+    """Signs the files that are written at once: manifests, which name the other files by hash.
 
-    def __init__(self, below: Destination, signer: Callable[[], Signer | None]) -> None:
-        self._below, self._signer = below, signer
+    What the cluster's key has not signed is not there: whoever can write to an archive must not
+    make a node believe that its entries are exported.
+    """
+
+    def __init__(
+        self,
+        below: Destination,
+        signer: Callable[[], Signer | None],
+        on_unsigned: Callable[[str], None],
+    ) -> None:
+        """`signer`: None for no key, then everything counts; `on_unsigned`: told why a file does
+        not. Both are called in the thread that reads or writes.
+        """
+        self._below, self._signer, self._on_unsigned = below, signer, on_unsigned
 
     @override
     def write(self, path: str, data: bytes | memoryview) -> None:
@@ -74,7 +86,16 @@ class SignedDestination(Destination):
 
     @override
     def read(self, path: str) -> bytes | None:
-        return self._below.read(path)
+        data, signer = self._below.read(path), self._signer()
+        if data is None or signer is None:
+            return data
+        signature = self._below.read(path + SIGNATURE_SUFFIX)
+        try:
+            check(path.rpartition("/")[2], data, signature, {signer.public})
+        except SignatureError as error:
+            self._on_unsigned(f"{path}: {error}")
+            return None
+        return data
 
     @override
     def folders(self, path: str) -> list[str]:

@@ -7,6 +7,7 @@ from qm.archive.manifest import (
     decode_manifest,
     folder_indexes,
     node_folder,
+    range_folder,
 )
 from qm.archive.ranges import Identity
 from qm.store.effects.effects_log import Exported
@@ -16,8 +17,9 @@ def find_exported(destination: Destination, identity: Identity, known: Exported)
     """Return how far this node's ranges go, at least as far as `known`.
 
     A crash may come between the manifest of the last range and the row that records it, or a power
-    loss may take the row away. Folders above `known` without a manifest are removed: they may end
-    elsewhere than the range that will begin there. Raises DestinationError.
+    loss may take the row away. Folders above `known` without a manifest of this node and of these
+    entries are removed: they may end elsewhere than the range that will begin there. Raises
+    DestinationError.
     """
     folder = node_folder(identity.cluster, identity.node)
     found = known
@@ -32,8 +34,11 @@ def find_exported(destination: Destination, identity: Identity, known: Exported)
             continue
         try:
             manifest = decode_manifest(data)
-        except ManifestError as error:
+            exported = Exported(manifest.last, bytes.fromhex(manifest.chain_after))
+        except (ManifestError, ValueError) as error:
             raise DestinationError(f"{path}/{MANIFEST_NAME} is damaged: {error}") from error
-        if manifest.last > found.upto:
-            found = Exported(manifest.last, bytes.fromhex(manifest.chain_after))
+        if range_folder(manifest.cluster, manifest.node, manifest.first, manifest.last) != path:
+            destination.remove_folder(path)  # it was copied here
+        elif exported.upto > found.upto:
+            found = exported
     return found
