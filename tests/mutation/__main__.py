@@ -20,6 +20,7 @@ reason. Writes build/mutants-code.json; exit code 1 while the share is below --w
 import argparse
 import hashlib
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def sample(seed: int, number: int) -> tuple[list[dict[str, Any]], int]:
     """Return the breaks, and among how many places they were taken."""
     target = FOLDER / "sample.json"
     command = [str(COSMIC_RAY), str(BREAKS), str(ROOT), str(seed), str(number), str(target)]
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     made = json.loads(target.read_text(encoding="utf-8"))
     return made["breaks"], made["places"]
 

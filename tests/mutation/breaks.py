@@ -10,7 +10,6 @@ leaves the rest of the sample as it was. FILE receives a list of breaks in JSON.
 import ast
 import hashlib
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +24,8 @@ from cosmic_ray.ast.ast_query import ASTQuery
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.operator import Operator
 from cosmic_ray.plugins import OPERATOR_PROVIDERS, get_operator
+
+from tests.mutation.meaning import REMOVE_STATEMENT, Span, left_alone
 
 PACKAGES: Final = ("raft", "qm/store", "qm/model", "qm/edge")
 NOT_DURABLE: Final = ("/pb/", "metrics.py", "__init__.py")
@@ -63,15 +64,10 @@ OPERATORS: Final = (
     "core/NumberReplacer",
     "core/RemoveDecorator",
     "core/ZeroIterationForLoop",
-    "quorate/RemoveStatement",
+    REMOVE_STATEMENT,
 )
 """Those whose result a careless reader takes for right. `+` turned into `**` or `is` into `<=`
 ends in an error wherever it runs and would only raise the share of the killed."""
-_TUNING: Final = re.compile(
-    r"_(MAX|MIN|S|MS|NS|US|MIB|KIB|BYTES|COUNT|ENTRIES|ROWS|MESSAGES|SHARE|DAYS|TICKS|BATCHES|"
-    r"PER_STEP|PER_RUN|STEP|SIZE|LIMIT|EVERY|AFTER|[A-Z]+_MAX)$"
-)
-_FOR_TYPES: Final = frozenset({"override", "overload", "runtime_checkable", "final"})
 
 
 class RemoveStatement(Operator):  # type: ignore[misc]
@@ -80,7 +76,7 @@ class RemoveStatement(Operator):  # type: ignore[misc]
     Cosmic Ray has none of this kind, and a call left out is what durable code suffers most from.
     """
 
-    NAME: Final = "quorate/RemoveStatement"
+    NAME: Final = REMOVE_STATEMENT
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
         """Yield where a whole statement is a call, an await of one, or an augmented assignment."""
@@ -148,62 +144,6 @@ class Break:
     source_hash: str
     source: str
     """The whole broken file."""
-
-
-Span = tuple[tuple[int, int], tuple[int, int]]
-
-
-def left_alone(tree: ast.Module) -> list[tuple[Span, str]]:
-    """Return spans in which a break proves nothing, with the operator it is about ("": all).
-
-    Annotations, log lines, texts of errors, assertions, tuning constants. In `__init__` a first
-    value left out ends in an AttributeError, which proves nothing about a test either.
-    """
-    spans: list[tuple[Span, str]] = []
-    for node in ast.walk(tree):
-        for part in _without_meaning(node):
-            spans.append((_span(part), ""))
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(t, ast.Name) and _TUNING.search(t.id) for t in targets):
-                spans.append((_span(node), ""))
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            assignments = (
-                part for part in node.body if isinstance(part, (ast.Assign, ast.AnnAssign))
-            )
-            spans += [(_span(part), RemoveStatement.NAME) for part in assignments]
-    return spans
-
-
-def _without_meaning(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, ast.arg) and node.annotation is not None:
-        yield node.annotation
-    if isinstance(node, ast.AnnAssign):
-        yield node.annotation
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.returns is not None:
-        yield node.returns
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield from (d for d in node.decorator_list if _name(d) in _FOR_TYPES)
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        function = node.value.func
-        if isinstance(function, ast.Attribute) and _name(function.value) == "logger":
-            yield node
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        yield from node.exc.args
-    if isinstance(node, ast.Assert):
-        yield node
-    if isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING":
-        yield node
-
-
-def _name(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _span(node: Any) -> Span:
-    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
 
 
 def _is_left_alone(spans: list[tuple[Span, str]], operator: str, start: Any, end: Any) -> bool:

@@ -1,10 +1,12 @@
 """The mutation tester's own judgement: what stays known, what counts, which tests are run first."""
 
+import ast
 from typing import Any
 
 import pytest
 
 from tests.mutation import __main__ as mutation
+from tests.mutation.meaning import left_alone
 from tests.mutation.reach import BUDGET_S, affordable, nearness
 from tests.mutation.workshop import Fate, Verdict
 
@@ -73,3 +75,29 @@ def test_a_verdict_holds_while_code_and_tests_are_the_same(
     later.keep(BREAK, Verdict(Fate.KILLED, "a test"), by_seeds=False)
     assert mutation.Results("tests of tomorrow").known(BREAK, by_seeds=True) is not None
     assert later.known({**BREAK, "source_hash": "bb"}, by_seeds=False) is None
+
+
+LEFT_ALONE = """
+@dataclass(frozen=True, slots=True)
+class Limits(Base, gc=False, forbid_unknown_fields=True):
+    segment_bytes: int = 64 * 1024
+    reads_pending_max: int = 1024
+    deadline_ms: int = 0
+
+async def read(view, *, at: int = 7, limit: int = 100):
+    logger.info("%d", 99)
+    return view + 5
+"""
+"""Only 0, 7, 5 and `forbid_unknown_fields` mean something."""
+
+
+def test_numbers_that_were_chosen_and_the_layout_of_classes_are_left_alone() -> None:
+    tree = ast.parse(LEFT_ALONE)
+    spans = [span for span, operator in left_alone(tree) if not operator]
+    broken = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and not any(begin <= (node.lineno, node.col_offset) < end for begin, end in spans)
+    ]
+    assert broken == [True, 0, 7, 5]
