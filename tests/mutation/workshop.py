@@ -24,12 +24,18 @@ SUITE: Final = (
     ),
     *("tests/unit/archive", "tests/unit/load", "tests/sim/test_cases.py"),
     *("tests/sim/test_machine.py", "tests/sim/test_machine_store.py", "tests/sim/test_seeds.py"),
+    *(
+        str(path.relative_to(ROOT))
+        for part in ("model", "edge", "outgoing", "session", "store")
+        for path in sorted((ROOT / "tests/conformance").glob(f"test_{part}_*.py"))
+    ),
 )
 """Tests that run the durable code in their own process: what coverage can tell apart."""
 UNIMPORTABLE: Final = "the import"
+HANGING: Final = "tests that hang"
 TEST_MAX_S: Final = 40
 BREAK_MAX_S: Final = 240
-"""Of one run of tests or seeds. Whatever takes longer is neither killed nor survived."""
+"""Of one run of tests or seeds."""
 SUITE_MAX_S: Final = 1_800
 PASSED: Final = 0
 NOT_FOUND: Final = 4
@@ -99,6 +105,8 @@ class Workshop:
             self._find(tests)
         elif verdict.fate is Fate.KILLED and verdict.by in slow:
             return self._confirmed(verdict)
+        elif verdict.by == HANGING:
+            return self._hung(tests)
         return verdict
 
     def _by_tests(self, tests: list[str]) -> Verdict:
@@ -113,7 +121,7 @@ class Workshop:
             self._pytest(*options, "-p", "tests.mutation.first_failure", f"@{chosen}"), BREAK_MAX_S
         )
         if status is None:
-            return Verdict(Fate.TIMED_OUT, "tests")
+            return Verdict(Fate.TIMED_OUT, HANGING)
         if status == PASSED:
             return Verdict(Fate.SURVIVED, "")
         if status == NOT_FOUND:
@@ -134,6 +142,11 @@ class Workshop:
         if status == PASSED:
             return verdict
         return Verdict(Fate.TIMED_OUT, f"{verdict.by} fails on sound code, too")
+
+    def _hung(self, tests: list[str]) -> Verdict:
+        """Return that the break was noticed if its tests pass on sound code in the same time."""
+        status, _ = self._run(self._pytest("--timeout", str(TEST_MAX_S), *tests), BREAK_MAX_S)
+        return Verdict(Fate.KILLED if status == PASSED else Fate.TIMED_OUT, HANGING)
 
     def _by_seeds(self, name: str, file: Path, sound: str) -> Verdict:
         for prefixes, arguments in SEEDS:

@@ -1,6 +1,7 @@
 """The mutation tester's own judgement: what stays known, what counts, which tests are run first."""
 
 import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.mutation import __main__ as mutation
 from tests.mutation.meaning import left_alone
 from tests.mutation.reach import BUDGET_S, affordable, nearness
-from tests.mutation.workshop import Fate, Verdict
+from tests.mutation.workshop import Fate, Verdict, Workshop
 
 BREAK: dict[str, Any] = {
     "file": "qm/store/rocks.py",
@@ -75,6 +76,25 @@ def test_a_verdict_holds_while_code_and_tests_are_the_same(
     later.keep(BREAK, Verdict(Fate.KILLED, "a test"), by_seeds=False)
     assert mutation.Results("tests of tomorrow").known(BREAK, by_seeds=True) is not None
     assert later.known({**BREAK, "source_hash": "bb"}, by_seeds=False) is None
+
+
+@pytest.mark.parametrize(("on_sound_code", "fate"), [(0, "killed"), (1, "timed_out")])
+def test_a_break_that_hangs_tests_is_noticed_if_they_end_on_sound_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_sound_code: int, fate: str
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "code.py").write_text("sound")
+    monkeypatch.setattr("tests.mutation.workshop.ROOT", tmp_path / "root")
+    shop = Workshop(tmp_path / "tree")
+    statuses: dict[str, int | None] = {"sound": on_sound_code, "broken": None}
+
+    def ends(command: list[str], limit_s: float) -> tuple[int | None, str]:
+        return statuses[(shop.root / "code.py").read_text()], ""
+
+    monkeypatch.setattr(shop, "_run", ends)
+    broken = {"file": "code.py", "source": "broken"}
+    verdict = shop.judge(broken, ["a test"], frozenset(), by_seeds=False)
+    assert verdict.fate == fate
 
 
 LEFT_ALONE = """
