@@ -233,6 +233,26 @@ def test_a_message_id_is_not_given_again_while_its_final_ack_is_awaited(world: W
     assert send() == late + 1
 
 
+def test_the_first_message_id_is_not_given_again_either(world: World) -> None:
+    life = Life(world)
+    raw = packet(0, sequence=(1, 1, 0), has_positive_journaling=True)
+
+    def send() -> int:
+        transaction = life.c.begin(f"t{life.c.number}")
+        outcome = life.c.send(FAR, raw=raw, transaction=transaction)
+        assert isinstance(outcome.value, tuple)
+        assert life.c.commit(transaction) == 0
+        queue_id = outcome.value[1][0][0]
+        positions = world.positions(queue_id)
+        world.one(commands.AssignTransfer(queue_id, array("Q", positions)))
+        return list(positions.values())[-1].message_ordinal
+
+    preset(world, message_ordinal=0)
+    assert send() == 1
+    preset(world, message_ordinal=U32 - 1)
+    assert [send(), send()] == [U32, 2]
+
+
 REFUSED: dict[str, Callable[[World, int], bytes]] = {
     "no such queue": lambda _, n: packet(1, to="nosuch", source_queue_manager=guid(n)),
     "out of order": lambda _, n: packet(

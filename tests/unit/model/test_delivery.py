@@ -3,15 +3,17 @@
 from array import array
 
 import pytest
+from msgspec import structs
 
 from qm.model import queries
+from qm.model.state.ledger import META_COUNTERS
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import TransferVerdict
 from qm.model.values.elements import OutgoingAdminState, QueueAccessType, QueueKind
 from qm.model.values.limits import ACKNOWLEDGEMENT_LIFETIME_S
-from qm.model.values.records import Queue, decode
+from qm.model.values.records import Queue, decode, encode
 from qm.model.values.rows import QUEUE_KEY
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
@@ -424,6 +426,27 @@ def test_acknowledgements_of_what_was_never_sent_are_told_from_old_ones(sender: 
     )
     expected = [accepted, ignored, never, ignored, never, never, never]
     assert sender.one(final).verdicts == array("H", expected)
+
+
+def test_a_final_ack_has_any_class_that_16_bits_can_say(sender: Sender) -> None:
+    sender.send(2, **TRANSACTIONAL, **JOURNALED)
+    sender.assign()
+    ordinals = [one.message_ordinal for one in sender.positions(sender.queue_id).values()]
+    final = commands.FinalAcked(array("Q", ordinals), array("Q", [0xFFFF, 0x1_0000]))
+    expected = [int(TransferVerdict.ACCEPTED), int(TransferVerdict.NEVER_SENT)]
+    assert sender.one(final).verdicts == array("H", expected)
+
+
+def test_a_transactions_tag_is_not_given_again_while_messages_have_it(sender: Sender) -> None:
+    sender.send(1, **TRANSACTIONAL)
+    counters = sender.counters()
+    before = structs.replace(counters, transaction_tag=counters.transaction_tag - 1)
+    sender.state.put(Table.META, META_COUNTERS, encode(before))
+    sender.machine.forget()
+    sender.send(1, **TRANSACTIONAL)
+    sent = queries.outgoing_messages(sender.machine.view, sender.queue_id).items
+    tags = [one.transaction_tag for one in sent]
+    assert tags == [counters.transaction_tag, counters.transaction_tag + 1]
 
 
 def test_columns_must_be_of_one_length_and_bounded(sender: Sender) -> None:

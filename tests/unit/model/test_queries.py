@@ -249,7 +249,9 @@ def test_dead_letters_are_counted_by_reason(world: World, look: Looker) -> None:
 # Outgoing ------------------------------------------------------------------------------------
 
 
-def test_outgoing_queues_and_their_sequences(world: World, look: Looker) -> None:
+def test_outgoing_queues_and_their_sequences(
+    world: World, look: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = world.client()
     for number in range(3):
         transaction = client.begin(f"t{number}")
@@ -263,6 +265,9 @@ def test_outgoing_queues_and_their_sequences(world: World, look: Looker) -> None
     assert first.admin_state is OutgoingAdminState.NORMAL
     assert third.message_count == 1
     unsent = queries.outgoing_messages(look(world), first.queue_id).items
+    assert [(one.is_first, one.is_last, one.sent_time) for one in unsent] == [
+        (True, True, NOW_S)
+    ] * 3
     assert [one.place for one in unsent] == [None] * 3
     in_order = [one.position.lookup_identifier for one in unsent]
     queue_id = first.queue_id
@@ -272,6 +277,8 @@ def test_outgoing_queues_and_their_sequences(world: World, look: Looker) -> None
     sequence = numbered[0].sequence_identifier if numbered[0] else 0
     world.one(commands.TransferAcked(queue_id, array("Q", in_order[:2])))
     world.one(commands.OrderAcked(array("Q", [sequence]), array("Q", [2])))
+    monkeypatch.setattr("qm.model.queries.outgoing.SCANNED_ROWS_MAX", 1)
+    assert queries.count_numbered(look(world)) == 2, "one has left, whichever page it was on"
     info = queries.outgoing_queue(look(world), queue_id)
     assert info is not None
     assert info.eod_last_ack == queries.SequencePlace(sequence, 2, 1)
@@ -309,6 +316,15 @@ def test_transactions_in_doubt(world: World, look: Looker) -> None:
     assert (known.state, known.owner) == (TransactionState.ABORTED, "c")
     assert queries.get_transaction(look(world), b"unknown") is None
     assert queries.transaction_operations(look(world), b"unknown").items == []
+    several = client.begin("c")
+    for _ in range(3):
+        client.send("DIRECT=OS:vhost\\exact", transaction=several)
+    page = queries.transaction_operations(look(world), several, limit=2)
+    assert ([one.number for one in page.items], page.next) == ([0, 1], 1)
+    page = queries.transaction_operations(look(world), several, after=1, limit=2)
+    assert ([one.number for one in page.items], page.next) == ([2], None)
+    client.abort(several)
+    assert queries.transaction_operations(look(world), several).items == []
 
 
 def test_clients_and_what_they_opened(world: World, look: Looker) -> None:

@@ -8,6 +8,7 @@ from qm.model.state.principals import META_CLIENT_OF, META_PRINCIPAL, META_QUEUE
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.effects import Outcome
+from qm.model.values.elements import QueueAccessType
 from qm.model.values.limits import (
     QUOTA_QUEUES,
     QUOTA_SESSIONS,
@@ -15,7 +16,7 @@ from qm.model.values.limits import (
 )
 from qm.security.sid import ADMINISTRATORS, sid_from_text
 from qm.wire.codes import ErrorCode
-from tests.unit.model.world import World, request
+from tests.unit.model.world import World, packet, request
 
 ALICE, BOB = (sid_from_text(f"S-1-5-21-1-2-3-100{who}") for who in (1, 2))
 HOUR_MS = 3_600_000
@@ -107,3 +108,15 @@ def test_what_was_there_before_is_not_counted(world: World) -> None:
     world.one(commands.CloseClient("old"))
     world.tick(25 * HOUR_MS)
     assert count_rows(world) == 0
+
+
+def test_a_message_is_not_moved_to_where_it_has_no_room(world: World) -> None:
+    world.create("orders")
+    tight = world.create("tight", quota=1)
+    world.arrive(packet(1, body=bytes(2_000)))
+    client = world.client()
+    _, orders = client.open("DIRECT=OS:vhost\\orders", QueueAccessType.RECEIVE_ACCESS)
+    (key,) = world.positions(orders)
+    moved = world.one(commands.Move(client.request(), orders, key, tight, ()))
+    assert moved.status == TOO_MANY
+    assert list(world.positions(orders)) == [key]

@@ -412,6 +412,19 @@ def test_arrival_is_acknowledged_to_a_local_queue(world: World) -> None:
     assert header.response_queue == direct("orders")
 
 
+@pytest.mark.parametrize("is_recoverable", [False, True])
+def test_whoever_asks_to_be_told_says_whether_the_message_is_recoverable(
+    world: World, is_recoverable: bool
+) -> None:
+    orders = world.create("orders")
+    world.create("admin")
+    asked = asking(AcknowledgeFlags.PA)
+    message = packet(1, is_recoverable=is_recoverable, admin_queue=direct("admin"), **asked)
+    assert world.arrive(message) == [ACCEPTED]
+    (position,) = world.positions(orders).values()
+    assert bool(position.flags & PositionFlag.RECOVERABLE) is is_recoverable
+
+
 def test_arrival_is_acknowledged_to_another_queue_manager(world: World) -> None:
     world.create("orders")
     message = packet(

@@ -4,6 +4,7 @@ from itertools import chain
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,3 +121,37 @@ def test_both_ways_give_the_same_rows_verdicts_and_effects(
         slow = run(plan)
     assert fast == slow
     assert fast == run(plan, settles=False), "entries in one run"
+
+
+DIFFERENCES: tuple[dict[str, Any], ...] = (
+    {"priority": 5},
+    {"is_recoverable": True},
+    {"has_positive_journaling": True},
+    {"sent_time": NOW_S - 5},
+    {"time_to_reach_queue": 60},
+    {"source_queue_manager": b"OTHER-QUEUE-MNGR"},
+    {"to": direct("audit")},
+    {"time_to_be_received": 50},
+    {"properties": {"label": "other"}},
+)
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda one: next(iter(one)))
+def test_a_run_ends_where_messages_differ_in_anything_else(difference: dict[str, Any]) -> None:
+    common: dict[str, Any] = {"to": direct("orders"), "priority": 3, "body": b"1234"}
+    plain = [(common | {"message_id": n}, 0) for n in range(1, 60)]
+    other = [(common | difference | {"message_id": n}, 0) for n in range(60, 65)]
+    plan = [plain + other + [(common | {"message_id": n}, 0) for n in range(65, 80)]]
+    fast = run(plan)
+    with mock.patch("qm.model.arrivals.fast_arrivals.NOT_PLAIN", 0xFFFF_FFFF):
+        assert run(plan) == fast
+
+
+def test_messages_that_differ_in_ordinal_and_body_alone_are_a_run() -> None:
+    world = World()
+    queue_id = world.create("orders")
+    _, applied = world.arrive_applied(*(packet(n, body=b"1234") for n in range(1, 200)))
+    (run_of_all,) = applied.runs
+    (alike,) = run_of_all.alike
+    assert alike.message_ordinals.tolist() == list(range(1, 200))
+    assert len(world.positions(queue_id)) == 199

@@ -198,6 +198,21 @@ def test_unconfirmed_results_are_bounded_in_bytes(
     assert [r.message_ordinal for r in more] == [4]
 
 
+def test_a_byte_that_is_left_is_room_for_a_message(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(packet(1))
+    monkeypatch.setattr(clients_module, "UNCONFIRMED_PER_CLIENT_MAX_BYTES", size + 1)
+    world.create("orders")
+    world.arrive(*(packet(n) for n in range(1, 4)))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    assert [r.message_ordinal for r in client.receive(opened)] == [1]
+    assert [r.message_ordinal for r in client.receive(opened)] == [2]
+    refused = client.receive_outcome(opened)
+    assert refused.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+
 # The end of a session ----------------------------------------------------------------------
 
 
@@ -283,6 +298,7 @@ def test_two_phase_reads(world: World) -> None:
     assert end(second.lookup_identifier, delete=True) == ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
     assert ids(world, orders) == [2]
     assert client.receive(opened)[0].lookup_identifier == second.lookup_identifier
+    assert {table for table, _, _ in world.state.rows()} & {Table.LOCK, Table.READ} == set()
 
 
 @pytest.mark.spec("DM-3.1.1.17-02", "DM-3.1.7.3.3-02", "DM-3.1.7.3.3-03", "DM-3.1.7.3.3-04")

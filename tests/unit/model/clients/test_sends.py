@@ -2,9 +2,10 @@
 
 import pytest
 
+from qm.model.values import commands
 from qm.model.values.elements import QueueAccessType
 from qm.wire.codes import ErrorCode
-from tests.unit.model.world import HOST, ClientInWorld, World, packet
+from tests.unit.model.world import HOST, ClientInWorld, World, packet, request
 
 OLD = f"DIRECT=OS:{HOST}\\old"
 NEW = f"DIRECT=OS:{HOST}\\new"
@@ -82,3 +83,21 @@ def test_in_a_transaction_both_wait_for_its_outcome(both: Both, is_committed: bo
         both.c.abort(transaction)
         assert both.counts() == (1, 0, 0)
         assert both.c.send(NEW, replaced=(both.handle, both.key)).status == 0
+
+
+def test_nothing_of_a_queue_that_is_being_deleted_is_replaced(both: Both) -> None:
+    both.one(commands.DeleteQueue(request(), both.old, ()))
+    assert both.record(both.old).is_deleting
+    refused = both.c.send(NEW, replaced=(both.handle, both.key))
+    assert refused.status in (
+        ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE,
+        ErrorCode.MQ_ERROR_INVALID_HANDLE,
+    )
+    assert len(both.positions(both.new)) == 0
+
+
+def test_what_must_be_received_at_once_ends_at_once(both: Both) -> None:
+    raw = packet(0, time_to_be_received=0, has_negative_journaling=True)
+    assert both.c.send(NEW, raw=raw).status == 0
+    assert not both.positions(both.new)
+    assert len(both.positions(both.manager_queue("system_deadletter_queue"))) == 1

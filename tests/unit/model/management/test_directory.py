@@ -64,6 +64,15 @@ def test_objects_are_created_changed_and_deleted(world: World) -> None:
     ]
 
 
+def test_only_objects_that_are_there_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qm.model.management.directory.OBJECTS_MAX", 2)
+    for number in (1, 2, 1):
+        assert write(world, number, SITE, name=f"{number}") is SUCCESS
+    assert write(world, 3, SITE, name="3") == ErrorCode.MQ_ERROR_DS_IS_FULL
+    assert delete(world, 1) is SUCCESS
+    assert write(world, 3, SITE, name="3") is SUCCESS
+
+
 def test_what_cannot_be_written(world: World) -> None:
     link = DirectoryObjectType.ROUTING_LINK
     assert write(world, 1, SITE, colour="red") == ErrorCode.MQ_ERROR_ILLEGAL_PROPID

@@ -4,12 +4,17 @@ from array import array
 
 import pytest
 
-from qm.model.management.restore import ORDINAL_JUMP, SEQUENTIAL_ID_JUMP
+from qm.model.management.restore import (
+    HANDLE_JUMP,
+    ORDINAL_JUMP,
+    PRIVATE_NUMBER_JUMP,
+    SEQUENTIAL_ID_JUMP,
+)
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.commands import TransferVerdict
 from qm.model.values.elements import OutgoingAdminState
-from qm.model.values.limits import HISTORY_HORIZON_DEFAULT_MS
+from qm.model.values.limits import HISTORY_HORIZON_DEFAULT_MS, SETTLED_PER_COMMAND_MAX
 from qm.model.values.records import Counters
 from qm.wire.codes import ErrorCode
 from tests.unit.model.test_delivery import EPOCH, TRANSACTIONAL, Sender
@@ -43,11 +48,15 @@ def test_identifiers_jump_and_members_are_forgotten(world: World) -> None:
     world.apply(commands.SetMember("n1", "a.example", 1, 2, 3))
     before = counters(world)
     ordinal, sequential = before.message_ordinal, before.sequential_id
+    before_handle, before_number = before.handle, before.private_queue_number
     outcome = world.one(RESTORED)
     assert (outcome.status, outcome.value) == (0, STAMP)
     after = counters(world)
     assert after.message_ordinal == ordinal + ORDINAL_JUMP
     assert after.sequential_id == sequential + SEQUENTIAL_ID_JUMP
+    assert after.handle == before_handle + HANDLE_JUMP
+    assert after.private_queue_number == before_number + PRIVATE_NUMBER_JUMP
+    assert min(ORDINAL_JUMP, SEQUENTIAL_ID_JUMP, HANDLE_JUMP) > 1 << 30
     assert not world.state.scan(Table.META, b"member/", b"member0", 10)
     manager = world.machine.manager
     assert manager is not None
@@ -126,6 +135,8 @@ def test_a_step_has_a_bound(world: World) -> None:
     for count in (0, 1 << 20):
         status = world.one(commands.RenumberStep(count)).status
         assert status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+    for count in (1, SETTLED_PER_COMMAND_MAX):
+        assert world.one(commands.RenumberStep(count)).status == 0
 
 
 # Incoming ----------------------------------------------------------------------------------

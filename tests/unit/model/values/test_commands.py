@@ -53,3 +53,13 @@ def test_a_command_has_exactly_one_handler() -> None:
     for parts, count in (([], 0), ([Handles(), Handles()], 2)):
         with pytest.raises(LookupError, match=f"ClockTick: {count} parts .* apply_clock_tick"):
             handlers_of(parts, declared)
+
+
+def test_what_is_administered_weighs_as_much_as_one_message() -> None:
+    """An entry has room for as many such commands as for messages."""
+    fixed = {
+        one.op: one.weight.positions
+        for one in DECLARATIONS.values()
+        if isinstance(one.weight, Fixed)
+    }
+    assert {op for op, weight in fixed.items() if weight != 1} == {"move", "order_acked"}
