@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
-	house sbom bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-api bench bench-entry test-chart test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -193,6 +193,9 @@ model-check: setup  ## compare the state machine with its reference over random 
 
 bench: setup  ## benchmark three nodes, and RabbitMQ and NATS JetStream where they are installed
 	$(BIN)/python -m tests.bench.cluster
+
+bench-entry: setup  ## show what one entry costs with 1 to 512 messages outstanding; BESIDE= another checkout in turns
+	$(BIN)/python -m tests.bench.entry $(if $(BESIDE),--beside $(BESIDE))
 
 bench-wire: setup  ## benchmark the wire codec
 	$(BIN)/python -m tests.bench.wire

@@ -27,7 +27,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench.cluster import Cluster, Figures, Load
+from tests.bench.cluster import Cluster, Figures, Load, load
+from tests.bench.cluster_load import Seen
 from tests.bench.cluster_nodes import Nodes
 
 MESSAGES: Final = 120_000
@@ -125,8 +126,8 @@ def _loaded(sides: Sides, messages: int, turn_s: float) -> dict[str, Figures]:
     """
     loads = {
         name: (
-            Load(side.cluster.sending(side.nodes.leader(), messages)),
-            Load(side.cluster.receiving(messages)),
+            load(side.cluster.sending(side.nodes.leader(), messages)),
+            load(side.cluster.receiving(messages)),
         )
         for name, side in sides.items()
     }
@@ -139,7 +140,7 @@ def _loaded(sides: Sides, messages: int, turn_s: float) -> dict[str, Figures]:
     }
 
 
-def _figures(messages: int, loads: tuple[Load, Load], cpu_s: float) -> Figures:
+def _figures(messages: int, loads: tuple[Load[Seen], Load[Seen]], cpu_s: float) -> Figures:
     publishing_s, receiving_s = (load.result().seconds for load in loads)
     return {
         "msgs_per_s": messages / (publishing_s + receiving_s),
@@ -149,10 +150,10 @@ def _figures(messages: int, loads: tuple[Load, Load], cpu_s: float) -> Figures:
     }
 
 
-def _in_turns(works: Sequence[Sequence[Load]], turn_s: float) -> None:
+def _in_turns(works: Sequence[Sequence[Load[Seen]]], turn_s: float) -> None:
     """Let sides do what they have to, each one load after the other, one side at a time."""
     waiting = deque(deque(loads) for loads in works)
-    begun: set[Load] = set()
+    begun: set[Load[Seen]] = set()
     while waiting:
         loads = waiting.popleft()
         load = loads[0]

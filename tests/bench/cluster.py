@@ -21,6 +21,7 @@ import time
 from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -45,14 +46,16 @@ PLAIN = "bench"
 OUTPUT = Path("build") / "bench.json"
 
 Figures = dict[str, float]
+SeenT = TypeVar("SeenT", bound=Seen)
 
 
-class Load:
+class Load(Generic[SeenT]):
     """A load process, connected and waiting."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: msgspec.Struct, module: str, seen: type[SeenT]) -> None:
+        self._seen = seen
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.cluster_load", msgspec.json.encode(work).decode()],
+            [sys.executable, "-m", module, msgspec.json.encode(work).decode()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -88,21 +91,26 @@ class Load:
             return False
         return True
 
-    def result(self) -> Seen:
+    def result(self) -> SeenT:
         """Wait for its end; return what it saw, without pauses while it worked: it may have been
         stopped when it was done and about to say so.
         """
         said, _ = self._process.communicate()
         if self._process.returncode:
             raise RuntimeError("a load process failed")
-        seen = msgspec.json.decode(said, type=Seen)
+        seen = msgspec.json.decode(said, type=self._seen)
         seen.seconds -= sum(end - begin for begin, end in self._pauses if begin < seen.ended_at_s)
         return seen
 
-    def run(self) -> Seen:
+    def run(self) -> SeenT:
         """Let it work; return what it saw."""
         self.begin()
         return self.result()
+
+
+def load(work: Work) -> Load[Seen]:
+    """Return a load process for a piece of work."""
+    return Load(work, "tests.bench.cluster_load", Seen)
 
 
 class Cluster:
@@ -190,15 +198,15 @@ class Cluster:
         node = self._nodes.follower()
         pids = [self._nodes.pid(each) for each in self._nodes.nodes]
         before = sum(map(resident_mib, pids))
-        load = Load(Idling(host=node.host, sessions=IDLE_SESSIONS))
+        idling = load(Idling(host=node.host, sessions=IDLE_SESSIONS))
         after = sum(map(resident_mib, pids))
-        load.run()
+        idling.run()
         return after - before
 
     def _measured(self, work: Work) -> "Measured":
-        load = Load(work)
+        process = load(work)
         cpu_s = self._nodes.cpu_s()
-        seen = load.run()
+        seen = process.run()
         return Measured(seen, (self._nodes.cpu_s() - cpu_s) / seen.messages * 1e6)
 
 

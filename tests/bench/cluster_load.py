@@ -152,10 +152,10 @@ async def send(work: Sending) -> Seen:
         stream = TimedStream(packets, work.rate_per_s / work.sessions)
         streams.append(stream)
         links.append(_link(guid, work.host, stream, lambda _: done.look(streams)))
-    await _open(links)
+    await opened(links)
     seen = Seen(messages=work.sessions * share)
-    await _begin()
-    with _Clock(seen):
+    await begun()
+    with Clock(seen):
         for stream, link in zip(streams, links, strict=True):
             stream.begin(asyncio.get_running_loop().time())
             link.pump()
@@ -203,10 +203,10 @@ async def mix(work: Mixing) -> Seen:
             stream.add(k, planned, packet, k + 1)
         streams.append(stream)
         links.append(_link(guid, work.host, stream, lambda _: None))
-    await _open(links)
+    await opened(links)
     seen = Seen(messages=share * sessions)
-    await _begin()
-    with _Clock(seen):
+    await begun()
+    with Clock(seen):
         for stream, link in zip(streams, links, strict=True):
             stream.has_begun = True
             link.pump()
@@ -217,7 +217,7 @@ async def mix(work: Mixing) -> Seen:
 
 async def idle(work: Idling) -> Seen:
     connected = [_connected(work.host, os.urandom(16)) for _ in range(work.sessions)]
-    await _begin()
+    await begun()
     for peer in connected:
         peer.close()
     return Seen()
@@ -226,8 +226,8 @@ async def idle(work: Idling) -> Seen:
 async def take(work: Receiving) -> Seen:
     seen = Seen(messages=work.messages)
     async with receiver(work) as drain:
-        await _begin()
-        with _Clock(seen):
+        await begun()
+        with Clock(seen):
             await drain()
     return seen
 
@@ -251,7 +251,7 @@ class _Countdown:
         await self._done.wait()
 
 
-class _Clock:
+class Clock:
     """Puts duration and own CPU of a block into a report."""
 
     def __init__(self, seen: Seen) -> None:
@@ -278,7 +278,7 @@ def _link(guid: Guid, host: str, stream: Stream, on_advance: Callable[[int], Non
     return Link(guid, [(host, MSMQ_PORT)], [stream], config=config, on_advance=on_advance)
 
 
-async def _open(links: Sequence[Link]) -> None:
+async def opened(links: Sequence[Link]) -> None:
     for link in links:
         link.start()
     async with asyncio.timeout(CONNECT_WAIT_S):
@@ -293,7 +293,7 @@ async def _close(links: Sequence[Link]) -> None:
         await link.stop()
 
 
-async def _begin() -> None:
+async def begun() -> None:
     """Say that everything is ready, and wait for the word."""
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -33,6 +33,12 @@ def cpu_s(pids: Sequence[int]) -> float:
     return ticks / _TICKS_PER_S
 
 
+def thread_cpu_s(pid: int) -> float:
+    """Return what a process's living threads have run, in ns steps."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((one / "schedstat").read_text("ascii").split()[0]) for one in threads) / 1e9
+
+
 def resident_mib(pid: int) -> float:
     """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
@@ -42,18 +48,22 @@ def resident_mib(pid: int) -> float:
 class Nodes:
     """A cluster in its own folder, with mutual TLS, for the duration of the context."""
 
-    def __init__(self, folder: Path, network: str) -> None:
+    def __init__(self, folder: Path, network: str, tree: Path | None = None) -> None:
+        """`tree`: the checkout whose nodes run; this one by default."""
         self.layout = Layout(folder)
         self._network = network
+        self._tree = tree
 
     def __enter__(self) -> "Nodes":
+        python = self._tree / ".venv" / "bin" / "python" if self._tree else sys.executable
         self._manager = subprocess.Popen(
             [
-                *(sys.executable, "-m", "qm", "dev", "up"),
+                *(str(python), "-m", "qm", "dev", "up"),
                 *("--folder", str(self.layout.folder), "--network", self._network),
             ],
             stdout=subprocess.PIPE,
             text=True,
+            cwd=self._tree,
         )
         assert self._manager.stdout is not None
         for line in self._manager.stdout:

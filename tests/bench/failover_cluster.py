@@ -30,7 +30,7 @@ from qm.load.workload import Delivery, Planned, Target
 from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
-from tests.bench.cluster import Load
+from tests.bench.cluster import load
 from tests.bench.cluster_load import Sending
 
 PROBE_EVERY_S = 0.005
@@ -133,7 +133,7 @@ class Probed:
                 messages=min(BACKLOG_AT_ONCE, self.backlog - done),
                 body_bytes=BACKLOG_BODY_BYTES,
             )
-            await asyncio.to_thread(lambda work: Load(work).run(), work)
+            await asyncio.to_thread(lambda work: load(work).run(), work)
 
     async def __aexit__(self, *_: object) -> None:
         await self._wire.close()
