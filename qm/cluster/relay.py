@@ -106,6 +106,9 @@ class RelayStream(Protocol):
 class RelayHub(Protocol):
     """The leader's side of all relay streams, its own edge's included."""
 
+    def is_free(self) -> bool:
+        """Return whether no entry is in flight."""
+
     def sessions(self, queue_manager: bytes) -> Sequence[tuple[str, SessionFacts]]:
         """Return (edge, session) of every open session whose peer claims a GUID."""
 

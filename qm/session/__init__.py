@@ -1,7 +1,7 @@
 """[MS-MQQB] section 3 as sans-IO state machines: sessions, links, schedules. See design.md. May
 import `qm.wire` and `qm.names`.
 
-`Session` is one transport connection in either role; `OutgoingLink`, `OutgoingTable` and the two
+`Session` is one transport connection in either role; `OutgoingLink`, `OutgoingTable` and the
 schedules are what the leader keeps per outgoing queue and per sequence over sessions.
 """
 
@@ -25,7 +25,13 @@ from qm.session.events import (
 from qm.session.link import ConnectionStatus, NextHop, OutgoingLink, OutgoingState
 from qm.session.outgoing_table import OrderAckEffect, OutgoingTable
 from qm.session.ping import PingRequester, PingResult, PingVerdict, answer_ping
-from qm.session.schedules import OrderAckSchedule, ResendSchedule, resend_timer_table
+from qm.session.schedules import (
+    OrderAckSchedule,
+    OrderAckTimer,
+    PromptOrderAckSchedule,
+    ResendSchedule,
+    resend_timer_table,
+)
 from qm.session.session import Session
 from qm.session.states import Role, SessionState
 
@@ -46,6 +52,7 @@ __all__ = [
     "OrderAckArrived",
     "OrderAckEffect",
     "OrderAckSchedule",
+    "OrderAckTimer",
     "OutgoingLink",
     "OutgoingState",
     "OutgoingTable",
@@ -53,6 +60,7 @@ __all__ = [
     "PingRequester",
     "PingResult",
     "PingVerdict",
+    "PromptOrderAckSchedule",
     "ResendSchedule",
     "Role",
     "Session",

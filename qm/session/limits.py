@@ -48,6 +48,8 @@ RECOVERABLE_ACK_SEND_TIMEOUT_UNSET_MS: Final = 0xFFFF_FFFF
 # 3.1.3.2, note <52>.
 ORDER_ACK_TIMEOUT_MS: Final = 500
 ORDER_ACK_DELAY_MAX_MS: Final = 10_000
+# DESIGN section 7: between the OrderAcks of a sequence that flows.
+ORDER_ACK_INTERVAL_MS: Final = 20
 # 3.1.2.9.
 PING_RESPONSE_TIMEOUT_MS: Final = 1_000
 # 3.1.1.3, notes <30> to <33>.

@@ -1,10 +1,13 @@
-"""The two timers of transactional messages, which outlive sessions [MS-MQQB 3.1.2.6, 3.1.2.7].
+"""The timers of transactional messages, which outlive sessions [MS-MQQB 3.1.2.6, 3.1.2.7].
 
 Both are kept by the leader, one per sequence, and start empty after a change of leader.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
+
+from typing_extensions import override
 
 from qm.session import limits
 from qm.session.errors import SessionMisuse
@@ -98,12 +101,8 @@ class ResendSchedule:
         self._due = None
 
 
-class OrderAckSchedule:
-    """Order Ack Send Timer of one incoming sequence [MS-MQQB 3.1.1.6.2].
-
-    Arriving messages keep postponing the acknowledgement, but to at most ten seconds after the
-    previous one.
-    """
+class OrderAckSchedule(ABC):
+    """When the OrderAck of one incoming sequence is sent."""
 
     __slots__ = ("_due", "_last_sent")
 
@@ -112,15 +111,16 @@ class OrderAckSchedule:
         self._last_sent = now
         self._due: float | None = None
 
+    @abstractmethod
+    def received(self, now: float, *, is_last: bool) -> bool:
+        """Return whether an OrderAck is to be sent at once; it then counts as sent.
+
+        Messages of the sequence arrived, accepted or not; `is_last`: none is in flight behind them.
+        """
+
     def next_timer(self) -> float | None:
         """When `handle_timer` wants to be called."""
         return self._due
-
-    def received(self, now: float) -> None:
-        """A transactional message of the sequence arrived, accepted or not."""
-        if self._due is not None and now - self._last_sent >= limits.ORDER_ACK_DELAY_MAX_MS / 1000:
-            return
-        self._due = now + limits.ORDER_ACK_TIMEOUT_MS / 1000
 
     def sent(self, now: float) -> None:
         """An OrderAck has left, on this schedule or with a SessionAck (DESIGN section 7)."""
@@ -133,3 +133,36 @@ class OrderAckSchedule:
             return False
         self.sent(now)
         return True
+
+
+class PromptOrderAckSchedule(OrderAckSchedule):
+    """At once behind the last message in flight, otherwise every 20 ms (DESIGN section 7)."""
+
+    __slots__ = ()
+
+    @override
+    def received(self, now: float, *, is_last: bool) -> bool:
+        due = self._last_sent + limits.ORDER_ACK_INTERVAL_MS / 1000
+        if is_last or now >= due:
+            self.sent(now)
+            return True
+        self._due = due
+        return False
+
+
+class OrderAckTimer(OrderAckSchedule):
+    """Order Ack Send Timer [MS-MQQB 3.1.1.6.2, 3.1.2.7].
+
+    Arriving messages keep postponing the acknowledgement, but to at most ten seconds after the
+    previous one.
+    """
+
+    __slots__ = ()
+
+    @override
+    def received(self, now: float, *, is_last: bool) -> bool:
+        del is_last
+        delay_max_s = limits.ORDER_ACK_DELAY_MAX_MS / 1000
+        if self._due is None or now - self._last_sent < delay_max_s:
+            self._due = now + limits.ORDER_ACK_TIMEOUT_MS / 1000
+        return False

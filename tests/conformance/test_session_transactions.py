@@ -8,7 +8,7 @@ from qm.session import (
     KIND_RECOVERABLE,
     KIND_TRANSACTIONAL,
     CloseReason,
-    OrderAckSchedule,
+    OrderAckTimer,
     OutgoingTable,
     ResendSchedule,
     SessionMisuse,
@@ -94,36 +94,36 @@ def test_resend_timer_starts_with_the_first_message_only() -> None:
 
 @pytest.mark.spec("QB-3.1.2.7-01", "QB-3.1.3.2-09", "QB-3.1.1.6.2-03", "QB-3.1.5.8.6-02")
 def test_order_ack_leaves_half_a_second_after_the_last_message() -> None:
-    schedule = OrderAckSchedule(0.0)
+    schedule = OrderAckTimer(0.0)
     assert schedule.next_timer() is None
-    schedule.received(100.0)
+    assert not schedule.received(100.0, is_last=True)
     # Eleven seconds after the last OrderAck, but the timer was inactive: it starts.
     assert schedule.next_timer() == 100.5
     assert not schedule.handle_timer(100.4)
     assert schedule.handle_timer(100.5)
     assert schedule.next_timer() is None
-    schedule.received(101.0)
-    schedule.received(101.4)
+    assert not schedule.received(101.0, is_last=True)
+    assert not schedule.received(101.4, is_last=True)
     assert schedule.next_timer() == 101.9
 
 
 @pytest.mark.spec("QB-3.1.3.2-10", "QB-3.1.1.6.2-03", "QB-3.1.6.9-01")
 def test_order_ack_is_not_pushed_further_than_ten_seconds() -> None:
-    schedule = OrderAckSchedule(0.0)
+    schedule = OrderAckTimer(0.0)
     now = 0.0
     while now < 9.9:
-        schedule.received(now)
+        assert not schedule.received(now, is_last=True)
         now += 0.4
     due = schedule.next_timer()
     assert due is not None
     assert due == pytest.approx(9.6 + 0.5)
-    schedule.received(10.0)
-    schedule.received(10.09)
+    assert not schedule.received(10.0, is_last=True)
+    assert not schedule.received(10.09, is_last=True)
     assert schedule.next_timer() == due
     assert schedule.handle_timer(due)
     # LastOrderAckSendTime is now: messages push the next one back again.
-    schedule.received(due + 0.1)
-    schedule.received(due + 0.5)
+    assert not schedule.received(due + 0.1, is_last=True)
+    assert not schedule.received(due + 0.5, is_last=True)
     assert schedule.next_timer() == due + 1.0
     # It may also leave with a SessionAck.
     schedule.sent(due + 0.6)

@@ -13,7 +13,6 @@ from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
 from qm.edge.outgoing.queue import QueueSender
 from qm.model.values.effects import Applied, EffectKind
-from qm.model.values.rows import SEQUENCE_IN_ROW
 
 _ARRIVING: Final = frozenset({EffectKind.ARRIVED, EffectKind.UNLOCKED, EffectKind.MOVED_IN})
 _LEAVING: Final = frozenset(
@@ -42,7 +41,12 @@ class Leading:
         self.connections: Final = Connections(context)
         self._order_ack_ids = OrderAckIds(senders)
         self.outbox: Final = Outbox(context, self.connections, senders, self._order_ack_ids)
-        self._order_acks = OrderAcks(context.timers, context.clock, self.outbox.owe_order_ack)
+        self._order_acks = OrderAcks(
+            context.timers,
+            context.clock,
+            self.outbox.owe_order_ack,
+            is_prompt=context.settings.are_order_acks_prompt,
+        )
         self._idle = IdleQueues(context)
         self._scanned_to: bytes | None = b""
         self._is_stopped = False
@@ -53,7 +57,7 @@ class Leading:
         self.outbox.start()
         context.timers.watch(self._idle)
         for stream_id in self._senders.active(context.cluster.state, context.cluster.now_ms()):
-            self._order_ack_due(stream_id)
+            self._order_ack_due(stream_id, is_last=False)
         self._scan()
 
     def stop(self) -> None:
@@ -70,8 +74,9 @@ class Leading:
         """An entry was applied here."""
         if applied.incoming_sequences:
             self._order_ack_ids.note(applied.incoming_sequences)
+            is_last = self._context.cluster.relay_hub.is_free()
             for stream_id in applied.incoming_sequences:
-                self._order_ack_due(stream_id)
+                self._order_ack_due(stream_id, is_last=is_last)
         if applied.outbox_ids:
             self.outbox.on_rows(applied.outbox_ids)
         if applied.outgoing_queue_ids:
@@ -80,10 +85,9 @@ class Leading:
             for sender in list(self.queues.values()):
                 sender.refresh()  # HardenedSecurity locks all queues, or releases them
 
-    def _order_ack_due(self, stream_id: int) -> None:
-        row = sequence_row(self._context.cluster.state, stream_id)
-        if row is not None:
-            self._order_acks.received(stream_id, SEQUENCE_IN_ROW.unpack(row)[1])
+    def _order_ack_due(self, stream_id: int, *, is_last: bool) -> None:
+        if sequence_row(self._context.cluster.state, stream_id) is not None:
+            self._order_acks.received(stream_id, is_last=is_last)
 
     def _scan(self) -> None:
         """Wake the outgoing queues of one page; the next page follows."""

@@ -93,8 +93,6 @@ ORDER_ACK_SESSIONS_MAX: Final = 8
 """Number of sessions with one peer over which an order ack is sent, the newest ones."""
 SEQUENCES_SEEN_MAX: Final = 65_536
 """Incoming sequences whose sender's address is remembered; the longest silent are dropped first."""
-ORDER_ACK_EVERY_COUNT: Final = 256
-"""Numbers after which an order ack is sent without waiting for its timer (DESIGN section 7)."""
 SEQUENCE_ACTIVE_MS: Final = 600_000
 """At the start of leadership, sequences seen within this time get an order ack."""
 

@@ -69,6 +69,11 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     proxies, of address translation or of a routing server, those."""
     window_size: Annotated[int, msgspec.Meta(ge=1, le=0x4000)] = 64
     """Messages that a peer may have in flight."""
+    order_acks: Literal["prompt", "timer"] = "prompt"
+    """When a transactional message is confirmed to its sender, which keeps it until then: at once,
+    at most once per sequence and 20 ms while more are in flight; or with `timer`, as [MS-MQQB]
+    3.1.2.7 has it, half a second after the last message, after 10 s at the latest. The same on all
+    nodes."""
     aliases: tuple[str, ...] = ()
     """Host names and addresses under which peers may address this cluster; used at its birth."""
 

@@ -174,7 +174,7 @@ class LeaderStreams(RelayHub):
         """`admits_messages`: whether the disk has room for new messages. `is_free`: whether no
         entry is in flight.
         """
-        self.is_free: Final = is_free
+        self._is_free = is_free
         self._submit = submit
         self._weigh = weigh
         self._admits_messages = admits_messages
@@ -231,6 +231,10 @@ class LeaderStreams(RelayHub):
             stream.end(reason)
 
     # RelayHub
+
+    @override
+    def is_free(self) -> bool:
+        return self._is_free()
 
     @override
     def sessions(self, queue_manager: bytes) -> Sequence[tuple[str, SessionFacts]]:

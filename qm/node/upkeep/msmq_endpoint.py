@@ -68,6 +68,7 @@ class MsmqEndpoint:
             peers={guid: hosts[0] for guid, hosts in peer_hosts(self._config).items()},
             rules=rules_of(self._config.outgoing.allow, self._config.outgoing.deny, own_addresses),
             session=self._session,
+            are_order_acks_prompt=self._config.msmq.order_acks == "prompt",
         )
 
     async def _addresses(self) -> tuple[str, ...]:

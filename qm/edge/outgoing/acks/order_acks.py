@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing_extensions import override
 
 from qm.edge.outgoing.limits import (
-    ORDER_ACK_EVERY_COUNT,
     SEQUENCE_ACTIVE_MS,
     SEQUENCES_SEEN_MAX,
 )
@@ -18,7 +17,7 @@ from qm.edge.outgoing.link.timers import TimerOwner, TimerQueue
 from qm.model.state.tables import State, Table
 from qm.model.values.effects import SequenceSeen
 from qm.model.values.rows import SEQUENCE_IN_ROW, number_key
-from qm.session import OrderAckSchedule
+from qm.session import OrderAckSchedule, OrderAckTimer, PromptOrderAckSchedule
 
 
 class SendersSeen:
@@ -92,30 +91,33 @@ class OrderAcks:
     """The schedules of all incoming sequences, at the leader."""
 
     def __init__(
-        self, timers: TimerQueue, clock: Callable[[], float], owe: Callable[[int], None]
+        self,
+        timers: TimerQueue,
+        clock: Callable[[], float],
+        owe: Callable[[int], None],
+        *,
+        is_prompt: bool = True,
     ) -> None:
-        """`owe` sends the order ack of a stream."""
+        """`owe` sends the order ack of a stream; `is_prompt` chooses the kind of schedule."""
         self._timers = timers
         self._clock = clock
         self._owe = owe
+        self._schedule = PromptOrderAckSchedule if is_prompt else OrderAckTimer
         self._scheduled: OrderedDict[int, _Scheduled] = OrderedDict()
 
-    def received(self, stream_id: int, number: int) -> None:
-        """A message of the stream came; `number` is the last accepted one (3.1.5.8.6)."""
+    def received(self, stream_id: int, *, is_last: bool) -> None:
+        """Messages of the stream came (3.1.5.8.6); `is_last`: none is in flight behind them."""
         now = self._clock()
         scheduled = self._scheduled.get(stream_id)
         if scheduled is None:
-            scheduled = _Scheduled(self, stream_id, number, now)
+            scheduled = _Scheduled(self, stream_id, self._schedule(now))
             self._scheduled[stream_id] = scheduled
             self._make_room()
         self._scheduled.move_to_end(stream_id)
-        if abs(number - scheduled.number) >= ORDER_ACK_EVERY_COUNT:
-            scheduled.number = number
-            scheduled.schedule.sent(now)
+        if scheduled.schedule.received(now, is_last=is_last):
             self._owe(stream_id)
-            return
-        scheduled.schedule.received(now)
-        self._timers.watch(scheduled)
+        else:
+            self._timers.watch(scheduled)
 
     def due(self, stream_id: int) -> None:
         """A schedule fired."""
@@ -128,14 +130,12 @@ class OrderAcks:
 
 
 class _Scheduled(TimerOwner):
-    """One stream's Order Ack Send Timer."""
+    """One stream's schedule."""
 
-    def __init__(self, owner: OrderAcks, stream_id: int, number: int, now: float) -> None:
+    def __init__(self, owner: OrderAcks, stream_id: int, schedule: OrderAckSchedule) -> None:
         self._owner = owner
         self._stream_id = stream_id
-        self.schedule = OrderAckSchedule(now)
-        self.number = number
-        """Number at the last order ack that was sent before its timer."""
+        self.schedule = schedule
 
     @override
     def next_timer(self) -> float | None:

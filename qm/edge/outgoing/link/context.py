@@ -34,6 +34,8 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which addresses may be connected to."""
     session: SessionConfig = ORDINARY
     """Checked."""
+    are_order_acks_prompt: bool = True
+    """Otherwise they follow the timer of [MS-MQQB] 3.1.2.7."""
 
 
 class OutgoingContext(msgspec.Struct, frozen=True, kw_only=True):

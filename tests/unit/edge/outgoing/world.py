@@ -117,6 +117,10 @@ class Hub:
         self.open: list[tuple[str, SessionFacts]] = []
         self.late: list[tuple[str, LatePackets]] = []
         self.listener: RelayHubEvents | None = None
+        self.is_entry_in_flight = True
+
+    def is_free(self) -> bool:
+        return not self.is_entry_in_flight
 
     def sessions(self, queue_manager: bytes) -> Sequence[tuple[str, SessionFacts]]:
         return [one for one in self.open if one[1].queue_manager == queue_manager]
@@ -356,12 +360,19 @@ class Names:
 class SendingCluster:
     """Nodes that send: `world`'s clients fill outgoing queues, the leader delivers them."""
 
-    def __init__(self, port: int, *, peers: dict[bytes, str] | None = None) -> None:
+    def __init__(
+        self, port: int, *, peers: dict[bytes, str] | None = None, has_prompt_acks: bool = False
+    ) -> None:
         self.world = Replicated()
         self.names = Names()
         self.registries = {name: CollectorRegistry() for name in ("n1", "n2")}
         self.nodes = {name: InProcessNode(self.world, name) for name in ("n1", "n2")}
-        self.settings = OutgoingSettings(port=port, peers=peers or {}, source_address="127.0.0.1")
+        self.settings = OutgoingSettings(
+            port=port,
+            peers=peers or {},
+            source_address="127.0.0.1",
+            are_order_acks_prompt=has_prompt_acks,
+        )
         self.edges: dict[str, Edge] = {}
         self.managers: dict[str, OutgoingManager] = {}
         self.term = 0

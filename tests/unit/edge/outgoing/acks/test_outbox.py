@@ -23,6 +23,7 @@ from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
 from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Peer,
+    Replicated,
     SendingCluster,
     free_port,
     one_peer,
@@ -455,7 +456,7 @@ def test_of_a_sender_that_nobody_can_find_nothing_is_kept_in_mind() -> None:
 
 
 @pytest.mark.spec("QB-2.2.4.1-02", "QB-3.1.7.17-02", "MQ-2.2.18.1.6-05")
-def test_an_order_ack_follows_half_a_second_after_the_last_message() -> None:
+def test_with_the_timer_an_order_ack_follows_half_a_second_after_the_last_message() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
             cluster.world.create("orders", transactional=True)
@@ -554,18 +555,48 @@ def test_an_order_ack_leaves_over_every_open_session_of_the_peer() -> None:
     run(scenario())
 
 
-def test_a_long_run_is_acknowledged_before_the_timer() -> None:
+def test_the_last_message_in_flight_is_acknowledged_at_once() -> None:
     async def scenario() -> None:
-        async with SendingCluster(1801) as cluster:
+        async with SendingCluster(1801, has_prompt_acks=True) as cluster:
             cluster.world.create("orders", transactional=True)
             cluster.hub.session("n3", SESSION)
-            for number in range(1, limits.ORDER_ACK_EVERY_COUNT + 2):
+            cluster.hub.is_entry_in_flight = False
+            for number in (1, 2):
                 arrive(cluster, number, to="orders")
-            await settled()
-            (ack,) = order_acks(cluster.hub.late_messages())
-            assert ack.tx_sequence_number == limits.ORDER_ACK_EVERY_COUNT + 1
+                (ack,) = order_acks(cluster.hub.late_messages())
+                assert ack.tx_sequence_number == number
+                cluster.hub.answer(is_delivered=True)
 
     run(scenario())
+
+
+def test_while_a_sequence_flows_it_is_acknowledged_once_in_20_ms() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801, has_prompt_acks=True) as cluster:
+            cluster.world.create("orders", transactional=True)
+            cluster.hub.session("n3", SESSION)
+
+            def acknowledged() -> list[int]:
+                numbers = [
+                    ack.tx_sequence_number for ack in order_acks(cluster.hub.late_messages())
+                ]
+                cluster.hub.answer(is_delivered=True)
+                return numbers
+
+            for number in range(1, 500):
+                arrive(cluster, number, to="orders")
+            assert not acknowledged()
+            cluster.advance(0.02)
+            assert acknowledged() == [499]
+            cluster.advance(0.02)
+            assert not acknowledged()
+            # After silence the first one is acknowledged at once, the next one is not.
+            for number in (500, 501):
+                arrive(cluster, number, to="orders")
+            assert acknowledged() == [500]
+
+    with mock.patch.object(Replicated, "clock", lambda world: 5.0 + world.offset_s):
+        run(scenario())
 
 
 def test_nothing_is_acknowledged_before_anything_was_accepted() -> None:
