@@ -11,6 +11,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from qm.archive.schema import Part
+from qm.store.signing import Signer
 from spark.archive.altered import altered_files
 from spark.archive.base import Base, find_bases, newest
 from spark.archive.files import FileProblem
@@ -26,6 +27,8 @@ from spark.archive.summary import (
     Audited,
     ReplaySaid,
     Summary,
+    carried_files,
+    hashes,
 )
 from spark.archive.tables import Tables
 from spark.engine import size_shuffles, stage
@@ -58,10 +61,12 @@ class AuditOptions:
     """Read every file again to compare its bytes with its manifest."""
     replays: bool = True
     """Replay the log from the newest base on, and compare the state with what nodes reported."""
+    signer: Signer | None = None
+    """Signs what the next audit goes on from."""
 
 
 def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -> Summary:
-    """Audit what is new; return what was found. Raises NoArchive.
+    """Audit what is new; return what was found. Raises NoArchive, AuditChanged.
 
     Repeating a killed run gives the same result: a folder without `audited.json` is replaced.
     """
@@ -109,8 +114,18 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.format(msgspec.json.encode(summary)))
     store.write(f"{folder}/{REPORT_NAME}", report_html(summary).encode())
     store.write(f"{folder}/{METRICS_NAME}", metrics_text(summary))
-    done = Audited(options.cluster, first, upto, folder, summary.findings_total, begun_after)
-    store.write(f"{folder}/{AUDITED_NAME}", msgspec.json.encode(done))
+    read_again = [f"{folder}/{name}" for name in (SUMMARY_NAME, REPORT_NAME, METRICS_NAME)]
+    read_again += store.parquet_files(f"{folder}/carry")
+    done = Audited(
+        options.cluster,
+        first,
+        upto,
+        folder,
+        summary.findings_total,
+        begun_after,
+        hashes(store, folder, read_again),
+    )
+    store.write_signed(f"{folder}/{AUDITED_NAME}", msgspec.json.encode(done), options.signer)
     return summary
 
 
@@ -208,7 +223,7 @@ def _carried(spark: SparkSession, store: ArchiveStore, before: Audited | None) -
     return Carried(
         **{
             name: spark.read.schema(schema).parquet(
-                store.spark_path(f"{before.folder}/carry/{name}")
+                *map(store.spark_path, carried_files(store, before, name))
             )
             for name, schema in _CARRIED.items()
         }

@@ -46,11 +46,12 @@ def audit_archive(
     upto: int | None,
     engine: Engine,
     signers: frozenset[str] | None,
+    signer: Signer | None,
     **options: bool,
 ) -> Summary:
     """Audit an archive with an embedded Spark. Raises NoArchive, ValueError."""
     store = ArchiveStore(url, signers)
-    wanted = AuditOptions(cluster or only_cluster(store), upto, **options)
+    wanted = AuditOptions(cluster or only_cluster(store), upto, signer=signer, **options)
     with session(engine) as spark:
         return run_audit(spark, store, wanted)
 
@@ -112,12 +113,13 @@ SIGNING_KEY_OPTION: Final = click.option(
     envvar="QM_SIGNING_KEY",
     show_envvar=True,
     callback=_signer,
-    help="File with the key that signs the new base (`qm backup signing-key`).",
+    help="File with the key that signs what this run leaves (`qm backup signing-key`).",
 )
 
 
 def _job_options(command: _Command) -> _Command:
     for option in (
+        SIGNING_KEY_OPTION,
         SIGNER_OPTION,
         click.option("--event-log", help="Folder for Spark's event log."),
         click.option(
@@ -154,6 +156,7 @@ def audit(
     memory_mib: int,
     event_log: str | None,
     signers: frozenset[str] | None,
+    signer: Signer | None,
     hash_files: bool,
     replay: bool,
 ) -> None:
@@ -161,7 +164,7 @@ def audit(
     engine = Engine(master, memory_mib, event_log)
     try:
         summary = audit_archive(
-            url, cluster, upto, engine, signers, hashes_files=hash_files, replays=replay
+            url, cluster, upto, engine, signers, signer, hashes_files=hash_files, replays=replay
         )
     except (NoArchive, ValueError) as error:
         _fail(f"audit: {error}", EXIT_DAMAGED)
@@ -173,7 +176,6 @@ def audit(
 
 @main.command()
 @_job_options
-@SIGNING_KEY_OPTION
 @click.option("--hash-files/--no-hash-files", default=True, help="Compare files with manifests.")
 @click.option("--drop-old", is_flag=True, help="Remove what the new base replaces.")
 def compact(

@@ -1,11 +1,15 @@
 """The state of an archive, from its small files alone: no Spark is needed."""
 
+import logging
+
 import msgspec
 
 from qm.archive.manifest import MANIFEST_NAME, RANGES_FOLDER, folder_indexes
 from spark.archive.base import find_bases
 from spark.archive.store import ArchiveStore
 from spark.archive.summary import AUDIT_FOLDER, AUDITED_NAME, Audited
+
+logger = logging.getLogger(__name__)
 
 
 class NoArchive(ValueError):
@@ -51,12 +55,23 @@ def only_cluster(store: ArchiveStore) -> str:
 
 
 def audits(store: ArchiveStore, cluster: str | None = None) -> list[Audited]:
-    """Return the complete audits of a cluster, oldest first. Raises NoArchive."""
+    """Return the complete audits of a cluster, oldest first. Raises NoArchive.
+
+    One that none of the store's signers signed, or that was copied, is not there: an audit goes on
+    from the last one, and a compaction may drop what was audited.
+    """
     named = cluster or only_cluster(store)
-    found = [
-        msgspec.json.decode(store.read(path), type=Audited)
-        for path in store.names(f"{named}/{AUDIT_FOLDER}", AUDITED_NAME)
-    ]
+    found = []
+    for path in store.names(f"{named}/{AUDIT_FOLDER}", AUDITED_NAME):
+        try:
+            audited = msgspec.json.decode(store.read_signed(path), type=Audited)
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("%s does not count: %s", path, error)
+            continue
+        if (audited.cluster, audited.folder) == (named, path.rpartition("/")[0]):
+            found.append(audited)
+        else:
+            logger.warning("%s does not count: it belongs to %s", path, audited.folder)
     return sorted(found, key=lambda audited: audited.last)
 
 

@@ -49,6 +49,14 @@ class ArchiveStore:
         found = [info for info in self._files.get_file_info(selector) if info.base_name == base]
         return sorted(info.path[len(self._root) :].lstrip("/") for info in found)
 
+    def parquet_files(self, folder: str) -> list[str]:
+        """Return the paths of all Parquet files below a folder, sorted; none without a folder."""
+        selector = fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True)
+        found = [
+            info for info in self._files.get_file_info(selector) if info.extension == "parquet"
+        ]
+        return sorted(info.path[len(self._root) :].lstrip("/") for info in found)
+
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder, sorted; none when it does not exist."""
         selector = fs.FileSelector(self._full(folder), allow_not_found=True)

@@ -1,6 +1,7 @@
 """The audit job on files: whole, in steps, and with files that cannot be used."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from qm.archive.schema import SCHEMA_VERSION, Part
+from qm.store.signing import Signer
 from spark.archive.ranges import find_ranges
 from spark.archive.standing import NoArchive, last_audited
 from spark.archive.store import ArchiveStore
-from spark.archive.summary import Summary
+from spark.archive.summary import AuditChanged, Summary
 from spark.audit import AuditOptions, run_audit
 from tests.spark.archives import operation
 from tests.spark.files import CLUSTER, replace_file, write_archive, write_range
@@ -46,6 +48,30 @@ def test_an_audit_goes_on_where_the_last_one_ended(spark: SparkSession, tmp_path
     assert (
         'quorate_audit_findings{rule="message_twice"} 1.0' in (folder / "metrics.prom").read_text()
     )
+
+
+def test_an_audit_goes_on_from_what_the_last_one_signed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What it carries over is the audit's own, or nothing is audited."""
+    signer = Signer(bytes(32))
+    archive = clean()
+    archive.entry(operation("received", 11))
+    write_archive(tmp_path, archive, 0, 5, archive.index)
+    options = AuditOptions(CLUSTER, 5, replays=False, signer=signer)
+    first = run_audit(spark, ArchiveStore(str(tmp_path)), options)
+    assert first.last == 5
+    done = last_audited(ArchiveStore(str(tmp_path), frozenset({signer.public})), CLUSTER)
+    assert done is not None
+    stays = next(path for path in done.files if path.startswith("carry/stays/"))
+    changed = tmp_path / done.folder / stays
+    sound = changed.read_bytes()
+    (tmp_path / done.folder / "carry" / "stays" / "added.parquet").write_bytes(sound)
+    assert audit(spark, tmp_path).findings_by_rule == {}, "what was added counts"
+    shutil.rmtree(tmp_path / CLUSTER / "audit" / f"{6:020}-{archive.index:020}")
+    changed.write_bytes(sound[:-1])
+    with pytest.raises(AuditChanged, match="was changed after the audit"):
+        audit(spark, tmp_path)
 
 
 def test_files_that_cannot_be_used_are_named_and_the_rest_is_audited(

@@ -19,9 +19,10 @@ from qm.cli.archive.options import (
     write_whole,
 )
 from qm.cli.lib.output import output_option, show_one, show_rows
-from qm.cli.lib.signers import signer_option
+from qm.cli.lib.signers import signer_option, signing_key_option
 
 if TYPE_CHECKING:
+    from qm.store.signing import Signer
     from spark.archive.summary import Audited, Summary
 
 _EXAMPLE_COLUMNS = ("rule", "index", "node", "subject", "detail")
@@ -37,6 +38,7 @@ def audit() -> None:
 @spark_options
 @click.option("--upto", type=int, help="Highest index; default: what most nodes have exported.")
 @signer_option
+@signing_key_option
 @hash_files_option
 @click.option(
     "--replay/--no-replay", default=True, help="Compare nodes' digests with a replay of the log."
@@ -54,6 +56,7 @@ def run(
     memory_mib: int,
     upto: int | None,
     signers: frozenset[str] | None,
+    signer: "Signer | None",
     hash_files: bool,
     replay: bool,
     metrics_file: Path | None,
@@ -71,7 +74,7 @@ def run(
 
     with ending_on_failure():
         summary = audit_archive(
-            url, cluster, upto, engine, signers, hashes_files=hash_files, replays=replay
+            url, cluster, upto, engine, signers, signer, hashes_files=hash_files, replays=replay
         )
     if metrics_file is not None:
         write_whole(metrics_file, metrics_text(summary))
@@ -81,8 +84,9 @@ def run(
 
 @audit.command()
 @archive_options
+@signer_option
 @output_option
-def status(url: str, cluster: str | None, output: str) -> None:
+def status(url: str, cluster: str | None, signers: frozenset[str] | None, output: str) -> None:
     """Show how far nodes have exported, how far audits are, and which bases exist.
 
     Exit code: 0 all is well; 1 the last audit has findings; 2 no archive, or wrong usage.
@@ -91,7 +95,7 @@ def status(url: str, cluster: str | None, output: str) -> None:
     from spark.archive.store import ArchiveStore
 
     try:
-        found = standing(ArchiveStore(url), cluster)
+        found = standing(ArchiveStore(url, signers), cluster)
     except (NoArchive, ValueError) as error:
         fail(str(error))
     show_one(msgspec.to_builtins(found), output)
@@ -104,8 +108,16 @@ def status(url: str, cluster: str | None, output: str) -> None:
 @click.option(
     "--html", type=click.Path(path_type=Path), help="Save the report as an HTML page here."
 )
+@signer_option
 @output_option
-def report(url: str, cluster: str | None, last: int | None, html: Path | None, output: str) -> None:
+def report(
+    url: str,
+    cluster: str | None,
+    last: int | None,
+    html: Path | None,
+    signers: frozenset[str] | None,
+    output: str,
+) -> None:
     """Show the findings of an audit.
 
     Exit code: 0 no findings; 1 findings; 2 there is no such audit, or wrong usage; 4 no findings,
@@ -113,14 +125,14 @@ def report(url: str, cluster: str | None, last: int | None, html: Path | None, o
     """
     from spark.archive.standing import NoArchive, audits
     from spark.archive.store import ArchiveStore
-    from spark.archive.summary import REPORT_NAME, read_summary
+    from spark.archive.summary import REPORT_NAME, read_file, read_summary
 
     try:
-        store = ArchiveStore(url)
+        store = ArchiveStore(url, signers)
         done = _chosen(audits(store, cluster), last)
         summary = read_summary(store, done)
         if html is not None:
-            html.write_bytes(store.read(f"{done.folder}/{REPORT_NAME}"))
+            html.write_bytes(read_file(store, done, REPORT_NAME))
     except (NoArchive, OSError, ValueError) as error:
         fail(str(error))
     _show(summary, output)

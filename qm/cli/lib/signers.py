@@ -49,5 +49,5 @@ signing_key_option: Final = click.option(
     envvar="QM_SIGNING_KEY",
     show_envvar=True,
     callback=_signer,
-    help="File with the key that signs the new base (`qm backup signing-key`).",
+    help="File with the key that signs what this run leaves (`qm backup signing-key`).",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from qm.archive.manifest import MANIFEST_NAME, range_folder
 from qm.cli.main import main
+from qm.store.signing import Signer
 from spark.archive.base import BASE_NAME
 from spark.archive.store import ArchiveStore
-from spark.archive.summary import AUDITED_NAME, REPORT_NAME, SUMMARY_NAME, Audited, Summary
+from spark.archive.summary import AUDITED_NAME, REPORT_NAME, SUMMARY_NAME, Audited, Summary, hashes
 
 CLUSTER = "ab" * 16
 EXIT_FOUND, EXIT_DAMAGED, EXIT_PARTIAL = 1, 2, 4
@@ -50,13 +52,18 @@ def archive(tmp_path: Path) -> str:
     return store.url
 
 
-def _audited(store: ArchiveStore, first: int, last: int, **found: object) -> None:
+def _audited(
+    store: ArchiveStore, first: int, last: int, signer: Signer | None = None, **found: object
+) -> str:
     summary = Summary(cluster=CLUSTER, first=first, last=last, nodes=["n1.1"], **found)  # type: ignore[arg-type]
     folder = f"{CLUSTER}/audit/{first:020}-{last:020}"
-    done = Audited(CLUSTER, first, last, folder, summary.findings_total)
     store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.encode(summary))
     store.write(f"{folder}/{REPORT_NAME}", f"<p>{summary.findings_total} findings".encode())
-    store.write(f"{folder}/{AUDITED_NAME}", msgspec.json.encode(done))
+    written = [f"{folder}/{SUMMARY_NAME}", f"{folder}/{REPORT_NAME}"]
+    files = hashes(store, folder, written)
+    done = Audited(CLUSTER, first, last, folder, summary.findings_total, files=files)
+    store.write_signed(f"{folder}/{AUDITED_NAME}", msgspec.json.encode(done), signer)
+    return folder
 
 
 def test_status_says_how_far_nodes_and_audits_are(archive: str) -> None:
@@ -110,3 +117,28 @@ def test_a_report_names_what_was_not_archived(tmp_path: Path) -> None:
     shown = qm("audit", "report", "--archive", store.url, exit_code=EXIT_PARTIAL)
     assert "8 to 20" in shown.output
     assert "1 to 7" in shown.output
+
+
+def test_an_audit_counts_that_a_named_key_signed_where_it_was_written(tmp_path: Path) -> None:
+    """Whoever may write to the archive would have the next audit pass over what it added."""
+    signer, forger = Signer(bytes(32)), Signer(bytes(31) + b"\1")
+    store = ArchiveStore(str(tmp_path / "archive"))
+    store.write(f"{range_folder(CLUSTER, 'n1.1', 1, 9)}/{MANIFEST_NAME}", b"{}")
+    folder = _audited(store, 1, 9, signer)
+    _audited(store, 10, 1 << 60, forger)
+    _audited(store, 10, 1 << 61)
+    asking = ["--archive", store.url, "--signer", signer.public]
+    shown = qm("audit", "status", *asking, "-o", "json")
+    assert json.loads(shown.stdout)["audited"] == 9
+    root = Path(store.url)
+    shutil.copytree(root / folder, root / CLUSTER / "audit" / "copy")
+    shown = qm("audit", "status", *asking, "-o", "json")
+    assert json.loads(shown.stdout)["audits"] == 1
+    qm("audit", "report", *asking)
+    for name in (SUMMARY_NAME, REPORT_NAME):
+        before = (root / folder / name).read_bytes()
+        (root / folder / name).write_bytes(before + b" ")
+        page = str(tmp_path / "page.html")
+        failed = qm("audit", "report", *asking, "--html", page, exit_code=EXIT_DAMAGED)
+        assert "was changed after the audit" in failed.output
+        (root / folder / name).write_bytes(before)
