@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from qm.api.control.register import Control
 from qm.api.data.service import Data
+from qm.api.gate import receiving
 from qm.api.gate.calls import CallGate, Revocations
 from qm.api.gate.events import EventLog
 from qm.api.gate.operations import Operations
@@ -19,8 +20,8 @@ from qm.cluster.membership import Membership
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2, data_pb2_grpc
 
-MESSAGE_MAX_BYTES: Final = 32 << 20
-"""Size of one gRPC message: several packets of 4 MiB."""
+ANSWER_MAX_BYTES: Final = 32 << 20
+"""Size of one message to a caller; of one from a caller see `receiving`."""
 CALLS_MAX: Final = 16_384
 """Calls open at once on a node, including waits and streams."""
 STREAMS_PER_CONNECTION_MAX: Final = 4_096
@@ -35,8 +36,8 @@ STOP_GRACE_S: Final = 2.0
 """Time for calls that run when the server stops; clients repeat the others elsewhere."""
 
 _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
-    ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
-    ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
+    *receiving.SERVER_OPTIONS,
+    ("grpc.max_send_message_length", ANSWER_MAX_BYTES),
     ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),

@@ -193,8 +193,8 @@ TABLE: Final[tuple[Metric, ...]] = (
     ),
     Metric(
         "quorate_quota_refused_total", _COUNTER,
-        "Calls refused because their principal has too much: sessions, queues or waits", ("quota",),
-        values=("sessions", "queues", "waits"),
+        "Calls refused because their principal has too much of what the label names", ("quota",),
+        values=("calls", "queues", "sessions", "streams", "waits"),
     ),
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
     Metric("quorate_client_sessions", _GAUGE, "Client sessions, open or remembered for repeats"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import grpc.aio
 import pytest
 
 from qm.api.gate.identity import Role
+from qm.api.gate.receiving import REQUESTS_PER_CALLER_MAX
 from qm.cluster.relay import RELAY_BATCHES_MAX
 from qm.model.values.commands import ClockTick
 from qm.node.config.addresses import host_and_port
@@ -19,6 +21,7 @@ from qm.store.codec import encode_command
 from raft.transport.metrics import TransportMetrics
 from raft.transport.tls import TlsFiles, TlsIdentity
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
+from tests.unit.api.gate.half_sent import HalfSent
 
 TICK = encode_command(ClockTick(1))
 
@@ -71,6 +74,29 @@ async def sound(nodes: Harness) -> None:
     for node in nodes.up:
         (outcome,) = await node.cluster.propose(ClockTick(1))
         assert outcome.status == 0
+
+
+def test_a_node_that_is_no_member_sends_few_requests_at_once() -> None:
+    """Each takes memory until it is whole, and is asked for once it is known whose it is."""
+    more = 5
+
+    async def scenario() -> None:
+        async with cluster(1) as nodes:
+            node = await nodes.leader()
+            files = nodes.certificate("n9", Role.NODE)
+            tls = ssl.create_default_context(cafile=files.authority)
+            tls.check_hostname = False
+            tls.load_cert_chain(files.certificate, files.key)
+            tls.set_alpn_protocols(["h2"])
+            address = host_and_port(node.host, node.config.raft.relay_port)
+            async with HalfSent.to(address, tls) as stranger:
+                for _ in range(REQUESTS_PER_CALLER_MAX + more):
+                    stranger.begin("/qm.pb.Relay/Inspect", 8 << 20)
+                await until(lambda: len(stranger.ended) == more, lambda: stranger.ended)
+                assert refusals(node, "crowded") == more
+                await sound(nodes)
+
+    run(scenario())
 
 
 def test_only_nodes_may_call() -> None:

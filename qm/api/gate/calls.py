@@ -6,6 +6,7 @@ exceptions into rich statuses, counts and times by method, and records control c
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -32,6 +33,7 @@ from qm.api.gate.errors import (
 )
 from qm.api.gate.events import EventLog
 from qm.api.gate.identity import LOOPBACK, Principal, Unauthenticated, authenticate
+from qm.api.gate.receiving import NoRequest, Receiving
 from qm.api.gate.roles import Rule, rule_of
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.observe.logs import LimitedLog
@@ -40,6 +42,15 @@ from qm.store.bodies.body_places import BodyDamaged
 
 logger = logging.getLogger(__name__)
 
+CALLS_PER_PRINCIPAL_MAX: Final = 8_192
+"""Open at once on a node, including waits and streams."""
+STREAMS_PER_PRINCIPAL_MAX: Final = 512
+"""Of them those whose requests are streams: gRPC may hold a whole message of each."""
+_LIMITS: Final = {
+    False: (("calls", CALLS_PER_PRINCIPAL_MAX),),
+    True: (("calls", CALLS_PER_PRINCIPAL_MAX), ("streams", STREAMS_PER_PRINCIPAL_MAX)),
+}
+"""By whether the request is a stream."""
 DETAIL_MAX_CHARS: Final = 200
 """Length of a request's field in an event."""
 _CALLER: ContextVar[Principal] = ContextVar("caller")
@@ -127,6 +138,9 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._quotas = metrics.counter("quorate_quota_refused_total")
         self._events = events
         self._revocations = revocations
+        self._receiving = Receiving()
+        self._open: Counter[tuple[str, str]] = Counter()
+        """By kind and principal, only those that are not zero."""
         self._log = LimitedLog(logger, monotonic)
 
     @override
@@ -141,38 +155,31 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return handler  # type: ignore[return-value]  # None: UNIMPLEMENTED
         method: str = handler_call_details.method
         rule = rule_of(method)
+        is_stream: bool = handler.request_streaming
         if handler.response_streaming:
-            behaviour = handler.stream_stream if handler.request_streaming else handler.unary_stream
-            factory: Any = (
-                grpc.stream_stream_rpc_method_handler
-                if handler.request_streaming
-                else grpc.unary_stream_rpc_method_handler
-            )
-            guarded: Any = self._streaming(method, rule, behaviour, handler.request_deserializer)
+            behaviour = handler.stream_stream if is_stream else handler.unary_stream
+            factory: Any = grpc.stream_stream_rpc_method_handler
+            guarded: Any = self._streaming(method, rule, behaviour, handler)
         else:
-            behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
-            factory = (
-                grpc.stream_unary_rpc_method_handler
-                if handler.request_streaming
-                else grpc.unary_unary_rpc_method_handler
-            )
-            guarded = self._single(method, rule, behaviour, handler.request_deserializer)
-        # Bodies stay undecoded until their sender is known.
+            behaviour = handler.stream_unary if is_stream else handler.unary_unary
+            factory = grpc.stream_unary_rpc_method_handler
+            guarded = self._single(method, rule, behaviour, handler)
+        # For gRPC all requests are streams: it reads none before its sender is known.
         wrapped: Handler = factory(guarded, None, handler.response_serializer)
         return wrapped
 
-    def _single(self, method: str, rule: Rule | None, behaviour: Any, decode: Decode) -> Any:
-        async def call(body: Any, context: Context) -> Any:
-            async with self._guarded(method, rule, body, decode, context) as request:
+    def _single(self, method: str, rule: Rule | None, behaviour: Any, handler: Any) -> Any:
+        async def call(bodies: Any, context: Context) -> Any:
+            async with self._guarded(method, rule, bodies, handler, context) as request:
                 return await behaviour(request, context)
 
         return call
 
-    def _streaming(self, method: str, rule: Rule | None, behaviour: Any, decode: Decode) -> Any:
-        async def call(body: Any, context: Context) -> AsyncIterator[Any]:
+    def _streaming(self, method: str, rule: Rule | None, behaviour: Any, handler: Any) -> Any:
+        async def call(bodies: Any, context: Context) -> AsyncIterator[Any]:
             with self._watched(context) as is_revoked:
                 async with self._guarded(
-                    method, rule, body, decode, context, is_revoked
+                    method, rule, bodies, handler, context, is_revoked
                 ) as request:
                     async for answer in behaviour(request, context):
                         yield answer
@@ -184,22 +191,31 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self,
         method: str,
         rule: Rule | None,
-        body: Any,
-        decode: Decode,
+        bodies: Any,
+        handler: Any,
         context: Context,
         is_revoked: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator[Any]:
-        """Admit the caller, then decode and yield the request; count, time and record how the call
-        ends, and report it in the status.
+        """Admit the caller, then read, decode and yield the request; count, time and record how the
+        call ends, and report it in the status.
 
         `is_revoked`: whether the call was cancelled because the certificate was revoked.
         """
         request = None
         with self._measured(method) as outcome:
             try:
-                self._admit(method, rule, context)
-                request = _decoded(body, decode)
-                yield request
+                who = self._admit(method, rule, context)
+                with self._counted(who, is_stream=handler.request_streaming):
+                    request = await self._request(method, who, bodies, handler, context)
+                    yield request
+            except grpc.aio.AbortError:
+                code = (
+                    grpc.StatusCode.UNKNOWN
+                    if request is not None
+                    else grpc.StatusCode.DEADLINE_EXCEEDED
+                )
+                outcome[0] = code.name
+                raise
             except (asyncio.CancelledError, GeneratorExit) as error:
                 # The caller is gone; its request may be executed all the same.
                 self._record(method, rule, request, outcome, None)
@@ -212,6 +228,45 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 await _abort(context, status)
             outcome[0] = _OK
             self._record(method, rule, request, outcome, None)
+
+    @contextmanager
+    def _counted(self, who: Principal, *, is_stream: bool) -> Iterator[None]:
+        """Count a principal's open calls. Raises QuotaReached."""
+        for kind, limit in _LIMITS[is_stream]:
+            if self._open[kind, who.name] >= limit:
+                raise QuotaReached(
+                    kind,
+                    f"{who.name!r} has {limit} {kind} open at this node: end some, or use another"
+                    " node",
+                )
+        kinds = [kind for kind, _ in _LIMITS[is_stream]]
+        self._open.update((kind, who.name) for kind in kinds)
+        try:
+            yield
+        finally:
+            for kind in kinds:
+                self._open[kind, who.name] -= 1
+                if not self._open[kind, who.name]:
+                    del self._open[kind, who.name]
+
+    async def _request(
+        self, method: str, who: Principal, bodies: Any, handler: Any, context: Context
+    ) -> Any:
+        """Return the decoded request, or an iterator that decodes a stream of them.
+
+        Raises InvalidArgument; AbortError for one that did not arrive in time.
+        """
+        decode: Decode = handler.request_deserializer
+        if handler.request_streaming:
+            return _decoded_stream(bodies, decode)
+        try:
+            return _decoded(await self._receiving.request(who.name, context), decode)
+        except NoRequest as error:
+            raise InvalidArgument("", str(error)) from None
+        except grpc.aio.AbortError:
+            text = "a request did not arrive in time"
+            self._log.warning("slow_request", text, method=method, principal=who.name)
+            raise
 
     @contextmanager
     def _watched(self, context: Context) -> Iterator[Callable[[], bool]]:
@@ -249,7 +304,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             self._calls.labels(method, outcome[0]).inc()
             self._seconds.labels(method).observe(monotonic() - began)
 
-    def _admit(self, method: str, rule: Rule | None, context: Context) -> None:
+    def _admit(self, method: str, rule: Rule | None, context: Context) -> Principal:
         """Identify the caller. Raises NotAuthenticated, NotPermitted."""
         if self._revocations is None:
             principal = LOOPBACK
@@ -267,6 +322,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 f"{method.rpartition('/')[2]} is for {roles}; {principal.name!r} is"
                 f" {principal.role.value}"
             )
+        return principal
 
     def _status(self, method: str, error: Exception) -> status_pb2.Status:
         """Return what a caller is told; log internal faults."""
@@ -334,17 +390,11 @@ def _pem(context: Context) -> bytes:
     return bytes(next(iter(context.auth_context().get("x509_pem_cert", ())), b""))
 
 
-def _decoded(body: Any, decode: Decode) -> Any:
-    """Return one decoded message, or an iterator that decodes a stream of them.
-
-    Raises InvalidArgument.
-    """
-    if isinstance(body, bytes):
-        try:
-            return decode(body)
-        except DecodeError as error:
-            raise InvalidArgument("", f"the request cannot be decoded: {error}") from None
-    return _decoded_stream(body, decode)
+def _decoded(body: bytes, decode: Decode) -> Any:
+    try:
+        return decode(body)
+    except DecodeError as error:
+        raise InvalidArgument("", f"the request cannot be decoded: {error}") from None
 
 
 async def _decoded_stream(bodies: AsyncIterator[bytes], decode: Decode) -> AsyncIterator[Any]:

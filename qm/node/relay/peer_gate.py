@@ -14,6 +14,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from typing_extensions import override
 
+from qm.api.gate.receiving import NoRequest, Receiving
 from qm.node.relay.channels import refuse
 from qm.node.relay.roster import Roster
 from qm.pb import relay_pb2
@@ -64,6 +65,7 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._roster = roster
         self._refused = refused
         self._has_cluster = has_cluster
+        self._receiving = Receiving()
 
     @override
     async def intercept_service(
@@ -79,15 +81,18 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if handler.request_streaming:
             guarded: Any = self._streaming(method, handler)
             return grpc.stream_stream_rpc_method_handler(guarded, None, serializer)
-        return grpc.unary_unary_rpc_method_handler(self._single(method, handler), None, serializer)
+        # For gRPC this request is a stream, too: it reads none before its sender is known.
+        return grpc.stream_unary_rpc_method_handler(self._single(method, handler), None, serializer)
 
     def _single(self, method: str, handler: Any) -> Any:
-        async def call(data: bytes, context: Any) -> Any:
+        async def call(bodies: Any, context: Any) -> Any:
+            del bodies
             certificate = await self._node(context)
             await self._admit(method, certificate, context)
             try:
+                data = await self._received(method, certificate, context)
                 request = handler.request_deserializer(data)
-            except DecodeError as error:
+            except (DecodeError, NoRequest) as error:
                 await self._refuse(
                     context, "malformed", f"{method}: {error}", grpc.StatusCode.INVALID_ARGUMENT
                 )
@@ -104,6 +109,20 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 )
 
         return call
+
+    async def _received(self, method: str, certificate: PeerCertificate, context: Any) -> bytes:
+        """Return the bytes of a request, of which a node that is not a member gets few."""
+        names = certificate.dns_names
+        caller = ", ".join(names)
+        is_member = any(map(self._roster.is_member, names))
+        if not is_member and not self._receiving.has_place(caller):
+            text = f"{caller} sends too many requests at once"
+            await self._refuse(context, "crowded", text, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        try:
+            return await self._receiving.request(caller, context)
+        except grpc.aio.AbortError:
+            self._refused("slow", f"{method} did not arrive in time", context)
+            raise
 
     def _streaming(self, method: str, handler: Any) -> Any:
         async def call(frames: Any, context: Any) -> None:
