@@ -16,7 +16,7 @@ from random import Random
 import msgspec
 import uvloop
 
-from tests.hostile.calls import dead_letters, fuzz_grpc, slow_streams
+from tests.hostile.calls import dead_letters, fuzz_grpc, half_sent, slow_streams
 from tests.hostile.msmq import (
     bulk_4mib,
     byte_wise,
@@ -40,6 +40,7 @@ CLASSES: dict[str, tuple[Attack, ...]] = {
     "many_guids": (many_guids,),
     "many_names": (many_names,),
     "dead_destinations": (dead_destinations,),
+    "half_sent": (half_sent,),
     "slow_readers": (slow_readers, slow_streams),
     "byte_wise": (byte_wise,),
     "bulk_4mib": (bulk_4mib,),

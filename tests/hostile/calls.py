@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Iterator
 from functools import partial
 from random import Random
@@ -30,6 +31,7 @@ from raft.pb import peer_pb2
 from raft.transport.grpc_transport import METADATA_CLUSTER, METADATA_FROM, METADATA_TO
 from tests.hostile.sessions import Raw, again_and_again
 from tests.hostile.victim import Count, Victim
+from tests.unit.api.gate.half_sent import HalfSent
 
 FOREIGN, STRANGER = "foreign", "stranger"
 """Certificates of another authority, and of the role node without being a member's."""
@@ -53,6 +55,8 @@ _TEXTS = (
 )
 _NUMBERS = (0, 1, 2, 255, 2**31 - 1, 2**32 - 1, 2**63 - 1)
 _DEPTH_MAX = 4
+_HALF_SENT = 500
+_HALF_SENT_BYTES = 15 << 20
 _CALLS = {
     f"/{service.full_name}/{method.name}": method
     for file in (data_pb2.DESCRIPTOR, control_pb2.DESCRIPTOR)
@@ -205,6 +209,31 @@ async def fuzz_grpc(victim: Victim, chance: Random, count: Count) -> None:
         *(again_and_again(partial(peers, number)) for number in range(_CALLERS // 2)),
         *(again_and_again(partial(bytes_alone, number)) for number in range(_TLS_HOLDERS)),
     )
+
+
+async def half_sent(victim: Victim, chance: Random, count: Count) -> None:
+    """Hundreds of large requests that begin, by every certificate, and do not end."""
+
+    async def once(number: int) -> None:
+        stem = ("client", "operator", STRANGER)[number % 3]
+        port = RELAY_PORT if stem == STRANGER else API_PORT
+        method = _PEER_PATHS[port][0] if stem == STRANGER else chance.choice(list(RULES))
+        folder = "peers/" if stem == STRANGER else ""
+        tls = ssl.create_default_context(
+            cafile=victim.certificate(f"{folder}{AUTHORITY_CERTIFICATE}")[0]
+        )
+        tls.check_hostname = False
+        tls.load_cert_chain(*victim.certificate(f"{folder}{stem}"))
+        tls.set_alpn_protocols(["h2"])
+        async with HalfSent.to(host_and_port(victim.host(number), port), tls) as attacker:
+            for _ in range(_HALF_SENT):
+                attacker.begin(method, _HALF_SENT_BYTES)
+                count(1)
+            for _ in range(20):
+                await attacker.pour(_HALF_SENT_BYTES - 1)
+                await asyncio.sleep(1)
+
+    await asyncio.gather(*(again_and_again(partial(once, number)) for number in range(9)))
 
 
 def _client(victim: Victim, number: int, chance: Random) -> Client:

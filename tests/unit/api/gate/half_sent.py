@@ -24,6 +24,7 @@ class HalfSent:
         self._initial = 65_535
         self.sent: dict[int, int] = {}
         """Bytes that the server took, by stream."""
+        self._listening: asyncio.Task[None] | None = None
         self.ended: set[int] = set()
         """Streams that the server ended."""
 
@@ -35,7 +36,7 @@ class HalfSent:
         reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
         made = cls(reader, writer)
         writer.write(_GREETING + _frame(_SETTINGS, 0, 0, b""))
-        listening = asyncio.create_task(made._listen())
+        listening = made._listening = asyncio.create_task(made._listen())
         try:
             yield made
         finally:
@@ -63,10 +64,12 @@ class HalfSent:
 
     async def pour(self, wanted: int) -> int:
         """Send up to `wanted` bytes of each request, until the server has taken nothing for a
-        while; return how many it took of all.
+        while; return how many it took of all. Raises ConnectionError.
         """
         idle = 0
         while idle < _IDLE_TURNS:
+            if self._listening is None or self._listening.done():
+                raise ConnectionResetError("the server has closed the connection")
             moved = False
             for stream, taken in self.sent.items():
                 room = min(self._windows[0], self._windows[stream], wanted - taken)
