@@ -1,6 +1,5 @@
 """DirectoryControl: the objects of the embedded directory, and paths of queues."""
 
-import uuid
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,7 +9,7 @@ from qm.api.convert.values import encode_values, plain_of, shown_value
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, NotFound, check
 from qm.api.gate.pages import bytes_after, page_size, token_of
-from qm.api.propose.control_once import UNNUMBERED, Decider
+from qm.api.propose.control_once import UNNUMBERED, Decider, made_identifier
 from qm.cluster.cluster import Cluster
 from qm.model.management.directory import Filter, Operator
 from qm.model.queries import get_queue_path, read_directory
@@ -76,7 +75,8 @@ class DirectoryControl(control_pb2_grpc.DirectoryControlServicer):
     @override
     async def PutObject(self, request: pb.PutObjectRequest, context: Context) -> pb.PutObjectReply:
         kind = _writable(request.object_class)
-        identifier = _guid(request.identifier) if request.identifier else uuid.uuid4().bytes_le
+        made = made_identifier(f"object {request.object_class}")
+        identifier = _guid(request.identifier) if request.identifier else made
         values = encode_values(OBJECT_ATTRIBUTES[kind], request.attributes, "attributes")
 
         def make() -> Command:

@@ -305,6 +305,23 @@ async def leadership(both: Both) -> None:
     assert first == again
 
 
+async def keeping_an_object_of_the_directory(both: Both) -> None:
+    put = pb.PutObjectRequest(object_class="site", attributes={"name": text("North")})
+    first, again = await both.twice("directory/PutObject", put)
+    assert first == again, "its identifier was made for the first call"
+    delete = pb.DeleteObjectRequest(object_class="site", identifier=first.identifier)
+    restore = pb.PutObjectRequest(
+        object_class="site", identifier=first.identifier, attributes=put.attributes
+    )
+
+    async def restored() -> None:
+        await both.there.directory.PutObject(restore)
+
+    await both.twice("directory/DeleteObject", delete, restored)
+    listed = await both.here.directory.ListObjects(pb.ListObjectsRequest(object_class="site"))
+    assert [one.identifier for one in listed.objects] == [first.identifier]
+
+
 async def repeatable(both: Both) -> None:
     """These may be done twice: a state that is wanted, or one more of what does no harm."""
     await both.twice("cluster/Drain", pb.DrainRequest(node="n3"))
@@ -319,6 +336,7 @@ CASES: Final[tuple[Case, ...]] = (
     *(purging, holding_an_outgoing_queue, returning),
     *(returning_a_transactional_message, returning_from_a_subqueue, resolving, closing_a_client),
     *(importing, members, leadership, repeatable, forgetting_a_peer, setting_an_access_list),
+    keeping_an_object_of_the_directory,
 )
 STREAMS: Final = {"node/CreateBackup"}
 """A caller that repeats one begins again; nothing was changed."""
