@@ -400,7 +400,9 @@ class OpenQueueRequest(_message.Message):
     ACCESS_FIELD_NUMBER: _builtins.int
     SHARE_MODE_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
-    """A format name, or a path name of a queue of this cluster."""
+    """A format name, or a path name of a queue of this cluster. For sending, a name of several
+    elements: each is opened, or none, and the first that fails gives the status.
+    """
     access: Global___QueueAccess.ValueType
     share_mode: Global___QueueShareMode.ValueType
     @_builtins.property
@@ -431,6 +433,7 @@ class OpenQueueReply(_message.Message):
     IS_TRANSACTIONAL_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     queue_id: _builtins.int
+    """0 for several queues."""
     format_name: _builtins.str
     """The format name under which it was opened."""
     is_transactional: _builtins.bool

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from qm.model import queries
+from qm.model.clients.opens import is_open
 from qm.model.machine import Machine
 from qm.model.management.directory import Filter, Operator
 from qm.model.state.tables import Table
@@ -21,9 +23,15 @@ from qm.model.values.elements import (
     QueueScope,
     QueueShareMode,
 )
-from qm.model.values.limits import VERSION_OF_USER_FORMS
+from qm.model.values.limits import (
+    OPEN_QUEUES_PER_CLIENT_MAX,
+    TARGETS_PER_SEND_MAX,
+    VERSION_OF_MULTIPLE_OPEN,
+    VERSION_OF_USER_FORMS,
+)
 from qm.model.values.records import QueueManager
 from qm.names.format_name import PublicName, format_name_text
+from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import sid_from_text
 from qm.wire.codes import ErrorCode
 from qm.wire.structures.user_certificate import (
@@ -299,6 +307,76 @@ def test_open_and_close(world: World) -> None:
     assert one.receive_outcome(opened[0]).status == ErrorCode.MQ_ERROR_INVALID_HANDLE
     handle, _ = two.open(ORDERS, RECEIVE, DENY)
     assert handle not in handles
+
+
+def all_opens(world: World) -> list[queries.OpenInfo]:
+    return queries.list_opens(world.machine.view).items
+
+
+@pytest.mark.spec(
+    "DM-3.1.1.16-03", "DM-3.1.1.16-04", "DM-3.1.7.1.5-04", "DM-3.1.7.1.5-05", "DM-3.1.7.1.6-01"
+)
+def test_several_queues_are_open_together(world: World) -> None:
+    orders, other = world.create("orders"), world.create("other")
+    client = world.client()
+    far = "DIRECT=TCP:10.0.0.1\\far"
+    name = f"{ORDERS},{far},DIRECT=OS:vhost\\other"
+    expanded = f"{ORDERS},DIRECT=OS:vhost\\other,{far}"
+    alone, _ = client.open(ORDERS, SEND)
+    assert len(all_opens(world)) == 1
+    world.one(commands.CloseQueue(client.request(), alone))
+    handle, queue_id = client.open(name, SEND)
+    assert queue_id == 0
+    around, *inside = all_opens(world)
+    assert (around.handle, around.queue_id, around.format_name) == (handle, 0, expanded)
+    assert (around.access, around.share_mode) == (SEND, NONE)
+    outgoing = queries.find_queue(world.machine.view, far).queue_id
+    assert {one.format_name: one.queue_id for one in inside} == {
+        ORDERS: orders,
+        "DIRECT=OS:vhost\\other": other,
+        far: outgoing,
+    }
+    assert {(one.access, one.share_mode, one.client_id) for one in inside} == {
+        (SEND, NONE, client.client_id)
+    }
+    assert len({one.handle for one in (around, *inside)}) == 4
+    assert all(is_open(world.state, one.queue_id) for one in inside)
+    closing = commands.CloseQueue(client.request(), inside[0].handle)
+    assert world.one(closing).status == ErrorCode.MQ_ERROR_INVALID_HANDLE
+    assert client.receive_outcome((handle, 0)).status == ErrorCode.MQ_ERROR_ACCESS_DENIED
+    again, _ = client.open(name, SEND)
+    for one in (handle, again):
+        assert world.one(commands.CloseQueue(client.request(), one)).status == 0
+    assert opens(world) == 0
+    assert not is_open(world.state, orders)
+
+
+@pytest.mark.spec("DM-3.1.7.1.5-05")
+def test_the_first_of_several_queues_that_fails_leaves_none_open(world: World) -> None:
+    world.create("orders")
+    world.create("closed", security=write_descriptor(SecurityDescriptor(dacl=Acl(()))))
+    client = world.client()
+    several = "{},DIRECT=OS:vhost\\{}".format
+    denied, absent = ErrorCode.MQ_ERROR_ACCESS_DENIED, ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    assert status_of(client, several(ORDERS, "closed"), SEND) == denied
+    assert status_of(client, several(ORDERS, "absent"), SEND) == absent
+    assert status_of(client, several(several(ORDERS, "zz"), "closed"), SEND) == denied
+    assert opens(world) == 0
+
+
+def test_several_queues_end_with_their_client_and_count_against_its_limit(world: World) -> None:
+    client = world.client()
+    names = [f"DIRECT=TCP:10.0.0.1\\{n}" for n in range(TARGETS_PER_SEND_MAX)]
+    full = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    assert status_of(client, ",".join([*names, "DIRECT=TCP:10.0.0.1\\more"]), SEND) == full
+    for _ in range(OPEN_QUEUES_PER_CLIENT_MAX // (TARGETS_PER_SEND_MAX + 1)):
+        assert status_of(client, ",".join(names), SEND) == 0
+    assert status_of(client, ",".join(names), SEND) == full
+    world.one(commands.CloseClient(client.client_id))
+    assert opens(world) == 0
+    world.version = VERSION_OF_MULTIPLE_OPEN - 1
+    unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    assert status_of(world.client("other"), ",".join(names[:2]), SEND) == unsupported
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-12")

@@ -31,6 +31,9 @@ VERSION_OF_OPEN_STATUS: Final = 5
 VERSION_OF_PEOPLE: Final = 6
 """Apply version from which on the directory has queue managers with their keys, and users with
 names, groups and certificates that are registered one by one; access is judged with the groups."""
+VERSION_OF_MULTIPLE_OPEN: Final = 6
+"""Apply version from which on a name of several elements is opened for sending
+([MS-MQDMPR] 3.1.1.16, 3.1.7.1.5)."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""

@@ -28,7 +28,6 @@ from qm.client.mqac.manager import (
     Selection,
     UnitOfWork,
 )
-from qm.client.mqac.naming import element_names
 from qm.client.reading import FOREVER_S
 from qm.client.reading import Selection as WireSelection
 from qm.client.values import kept_entry, python_value, value_of
@@ -199,21 +198,10 @@ class ClusterManager(QueueManager):
         if mode is None:
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE)
         is_exclusive = share_mode == MQSHARE.MQ_DENY_RECEIVE_SHARE
-        opened: list[BlockingQueue] = []
-        try:
-            for element in element_names(format_name):
-                opened.append(self._open(element, mode, is_exclusive))
-        except MqError:
-            # [MS-MQDMPR] 3.1.7.1.5: the first element that fails closes the others.
-            for each in opened:
-                asked(each.close)
-            raise
+        opened = asked(lambda: self.client.open_queue(format_name, mode, exclusive=is_exclusive))
         found = ClusterQueue(self, format_name, opened)
         self._opened[found.handle] = found
         return found
-
-    def _open(self, name: str, access: Access, is_exclusive: bool) -> BlockingQueue:
-        return asked(lambda: self.client.open_queue(name, access, exclusive=is_exclusive))
 
     @override
     def opened(self, handle: int) -> OpenedQueue | None:
@@ -307,14 +295,12 @@ class ClusterTransaction(UnitOfWork):
 
 
 class ClusterQueue(OpenedQueue):
-    """A queue, or several for sending, each open in a session of its own."""
+    """A queue, or several for sending, open in a session of its own."""
 
-    def __init__(
-        self, manager: ClusterManager, format_name: str, queues: Sequence[BlockingQueue]
-    ) -> None:
+    def __init__(self, manager: ClusterManager, format_name: str, queue: BlockingQueue) -> None:
         self._manager = manager
         self._format_name = format_name
-        self._queues = queues
+        self._queue = queue
 
     @property
     @override
@@ -324,7 +310,7 @@ class ClusterQueue(OpenedQueue):
     @property
     @override
     def handle(self) -> int:
-        return self._queues[0].queue.opened.handle
+        return self._queue.queue.opened.handle
 
     @override
     def take(
@@ -335,7 +321,7 @@ class ClusterQueue(OpenedQueue):
         *,
         allow_peek: bool = False,
     ) -> ReceivedMessage | None:
-        queue, wire, timeout_s = self._queues[0], _wire(selection), _seconds(timeout_ms)
+        queue, wire, timeout_s = self._queue, _wire(selection), _seconds(timeout_ms)
         if unit is None:
             return asked(lambda: queue.receive(timeout_s, selection=wire))
         work = _own(unit)
@@ -361,18 +347,17 @@ class ClusterQueue(OpenedQueue):
 
     def _peek(self, selection: Selection, timeout_ms: int) -> ReceivedMessage | None:
         wire, timeout_s = _wire(selection), _seconds(timeout_ms)
-        return asked(lambda: self._queues[0].peek(timeout_s, selection=wire))
+        return asked(lambda: self._queue.peek(timeout_s, selection=wire))
 
     @override
     def purge(self) -> None:
-        name = pb.QueueName(queue_id=self._queues[0].queue.queue_id)
+        name = pb.QueueName(queue_id=self._queue.queue.queue_id)
         self._manager.call(lambda stubs: stubs.queues.PurgeQueue, pb.PurgeQueueRequest(queue=name))
 
     @override
     def close(self) -> None:
         self._manager.forget(self.handle)
-        for queue in self._queues:
-            asked(queue.close)
+        asked(self._queue.close)
 
 
 def asked(call: Callable[[], _T]) -> _T:
