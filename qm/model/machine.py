@@ -71,7 +71,10 @@ class Machine:
         outgoing = OutgoingQueues(ledger, registry)
         bindings = Bindings(ledger)
         duplicates = Duplicates(ledger, bindings)
-        acknowledgements = Acknowledgements(ledger, registry, enqueue, outgoing)
+        directory = Directory(ledger)
+        acknowledgements = Acknowledgements(
+            ledger, registry, enqueue, outgoing, directory.default_time_to_live_s
+        )
         endings = Endings(ledger, registry, enqueue, acknowledgements, outgoing)
         moving = Moving(ledger, enqueue)
         reports = Reports(ledger, registry, enqueue)
@@ -100,7 +103,7 @@ class Machine:
             LeaseKind.OUTCOME_FORGOTTEN: transactions.forget,
             LeaseKind.SEQUENCE: lambda key: duplicates.sequence_due(number_in(key)[0]),
         }
-        self.directory: Final = Directory(ledger)
+        self.directory: Final = directory
         """Answers directory reads; at the leader, behind a read barrier."""
         self.view: Final = View(ledger, registry, self.directory)
         """What queries read between entries."""

@@ -187,11 +187,15 @@ def test_cost_of_a_routing_link(world: World, cost: int, is_legal: bool) -> None
     assert said == (SUCCESS if is_legal else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
 
 
-@pytest.mark.spec("DM-3.1.1.6-03")
 def test_the_enterprise_says_how_long_a_message_may_take(world: World) -> None:
     assert queries.default_time_to_reach_queue(world.machine.view) == 0x54600
-    write(world, 1, Type.ENTERPRISE, default_time_to_live=90)
+    write(world, 1, Type.ENTERPRISE, default_time_to_live=60)
+    assert queries.default_time_to_reach_queue(world.machine.view) == 0x54600, "it has no name"
+    write(world, 2, Type.ENTERPRISE, name="Corp", default_time_to_live=90)
     assert queries.default_time_to_reach_queue(world.machine.view) == 90
+    for unusable in (0, -1, 1 << 32):
+        write(world, 2, Type.ENTERPRISE, default_time_to_live=unusable)
+        assert queries.default_time_to_reach_queue(world.machine.view) == 0x54600
 
 
 # Rights ------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import msgspec
 from qm.api.convert.names import absolute_text
 from qm.api.gate.errors import InvalidArgument, MsmqError, Unsupported
 from qm.model.messages.message import (
-    TIME_TO_REACH_QUEUE_DEFAULT_S,
     AdministrationQueueType,
     DeliveryGuarantee,
     DestinationQueueType,
@@ -21,7 +20,7 @@ from qm.model.messages.message import (
     ResponseQueueType,
 )
 from qm.model.messages.packets import serialize_message_to_buffer
-from qm.model.queries import View
+from qm.model.queries import View, default_time_to_reach_queue
 from qm.model.state.addressing import destination_of
 from qm.model.values.limits import (
     COPIES_PER_SEND_MAX_BYTES,
@@ -78,6 +77,7 @@ class PacketBuilder:
         self._view = view
         self._manager: QueueManager = manager
         self._sent_time = now_ms // 1000
+        self._time_to_reach_queue_s = default_time_to_reach_queue(view)
         self._transaction = transaction
         self._copied_bytes = 0
         """Bytes of packets for several targets, so far."""
@@ -218,9 +218,7 @@ class PacketBuilder:
             correlation_identifier=_correlation(given.correlation_id),
             acknowledgements_requested=given.acknowledgements,
             sent_time=self._sent_time,
-            time_to_reach_queue=_time(
-                given, "time_to_reach_queue_s", TIME_TO_REACH_QUEUE_DEFAULT_S
-            ),
+            time_to_reach_queue=_time(given, "time_to_reach_queue_s", self._time_to_reach_queue_s),
             time_to_be_received=_time(given, "time_to_be_received_s", TIME_INFINITE_S),
             hash_algorithm=given.hash_algorithm or HashAlgorithm.SHA512,
             encryption_algorithm=given.encryption_algorithm or EncryptionAlgorithm.RC4,

@@ -23,7 +23,12 @@ from qm.model.state.granting import is_granted_on_manager
 from qm.model.state.ledger import Ledger
 from qm.model.state.people import with_groups
 from qm.model.state.tables import Table
-from qm.model.values.attributes import QUEUE_ATTRIBUTES, decode_attributes, encode_attribute
+from qm.model.values.attributes import (
+    QUEUE_ATTRIBUTES,
+    U32_MAX,
+    decode_attributes,
+    encode_attribute,
+)
 from qm.model.values.commands import DirectoryWrite
 from qm.model.values.directory_objects import INDEXED, refusal_of, writable
 from qm.model.values.effects import Outcome
@@ -33,7 +38,7 @@ from qm.model.values.elements import (
     QueueKind,
     QueueType,
 )
-from qm.model.values.limits import VERSION_OF_PEOPLE
+from qm.model.values.limits import TIME_TO_LIVE_DEFAULT_S, VERSION_OF_PEOPLE
 from qm.model.values.records import DirectoryObjectRow, Queue, QueueManager, decode
 from qm.names.guid import guid_text
 from qm.wire.access_mask import MachineAccess
@@ -212,6 +217,17 @@ class Directory:
         return Outcome(MQ_OK, value=DirectoryOperationResult.SUCCESS)
 
     # Reading -----------------------------------------------------------------------------
+
+    def default_time_to_live_s(self) -> int:
+        """Return Enterprise.DefaultTimeToLive (3.1.1.6) of the first enterprise that has a name."""
+        low, high = (bytes((DirectoryObjectType.ENTERPRISE + k,)) for k in (0, 1))
+        rows = self._ledger.state.scan(Table.DIRECTORY_INDEX, low, high, 1)
+        if not rows:
+            return TIME_TO_LIVE_DEFAULT_S
+        found = self._ledger.record(Table.DIRECTORY, rows[0][1], DirectoryObjectRow)
+        given = found.attributes.get("default_time_to_live") if found is not None else None
+        seconds = TIME_TO_LIVE_DEFAULT_S if given is None else int(decoded(given))
+        return seconds if 1 <= seconds <= U32_MAX else TIME_TO_LIVE_DEFAULT_S
 
     def read(
         self,

@@ -5,6 +5,7 @@ or doubled: an acknowledgement becomes a position in the administration queue or
 queue, a final ack a row of the outbox.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.registry import Registry, Route
 from qm.model.state.tables import Table
 from qm.model.values.elements import OutboxKind, QueueKind
-from qm.model.values.limits import ACKNOWLEDGEMENT_LIFETIME_S
+from qm.model.values.limits import TIME_TO_LIVE_DEFAULT_S, VERSION_OF_TIME_TO_LIVE
 from qm.model.values.records import FinalAckRow, NamedBy, Obligation, OutboxRow, encode
 from qm.model.values.rows import OUTBOX_KEY, PositionFlag
 from qm.names.errors import QueueNameError
@@ -57,8 +58,15 @@ class Acknowledgements:
     """Makes acknowledgements."""
 
     def __init__(
-        self, ledger: Ledger, registry: Registry, enqueue: Enqueue, outgoing: OutgoingQueues
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        enqueue: Enqueue,
+        outgoing: OutgoingQueues,
+        time_to_live_s: Callable[[], int],
     ) -> None:
+        """`time_to_live_s`: how long one is kept for a queue manager that is not reached."""
+        self._time_to_live_s = time_to_live_s
         self._ledger = ledger
         self._registry = registry
         self._enqueue = enqueue
@@ -120,7 +128,9 @@ class Acknowledgements:
             self._ledger.now_ms // 1000,
         )
         if queue.record.kind is QueueKind.OUTGOING:
-            message.time_to_be_received = ACKNOWLEDGEMENT_LIFETIME_S
+            is_set = self._ledger.behaviour >= VERSION_OF_TIME_TO_LIVE
+            lifetime_s = self._time_to_live_s() if is_set else TIME_TO_LIVE_DEFAULT_S
+            message.time_to_be_received = lifetime_s
         key, position = self._enqueue.insert(queue, message)
         if queue.record.kind is QueueKind.OUTGOING:
             self._outgoing.entered(queue, key, position)

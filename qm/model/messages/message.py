@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from qm.model.values.limits import TIME_TO_LIVE_DEFAULT_S
 from qm.model.values.records import GUID_NULL
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.guid import Guid
@@ -17,8 +18,6 @@ from qm.wire.limits import PRIORITY_DEFAULT, TIME_INFINITE_S
 from qm.wire.message_class import MessageClass
 from qm.wire.structures.identifiers import ObjectId, TxSequenceId
 
-TIME_TO_REACH_QUEUE_DEFAULT_S: Final = 0x0005_4600
-"""Four days."""
 PROVIDER_TYPE_DEFAULT: Final = 1
 PROVIDER_BASE: Final = "Microsoft Base Cryptographic Provider, v1.0"
 PROVIDER_ENHANCED: Final = "Microsoft Enhanced Cryptographic Provider, v1.0"
@@ -146,7 +145,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     acknowledgements_requested: int = 0
     """Bits of `qm.wire.message_class.AcknowledgeFlags`."""
     sent_time: int = 0
-    time_to_reach_queue: int = TIME_TO_REACH_QUEUE_DEFAULT_S
+    time_to_reach_queue: int = TIME_TO_LIVE_DEFAULT_S
     time_to_be_received: int = TIME_INFINITE_S
     hash_algorithm: int = HashAlgorithm.SHA512
     """DM-A36: the default of current systems."""

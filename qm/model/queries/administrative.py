@@ -8,10 +8,9 @@ from qm.model.clients.clients import client_key, holder_key
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.management.directory import DirectoryObject, Filter
 from qm.model.management.members import META_MEMBER, META_MEMBER_END
-from qm.model.messages.message import TIME_TO_REACH_QUEUE_DEFAULT_S
 from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.state.tables import Table
-from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult, OutboxKind
+from qm.model.values.elements import DirectoryObjectType, OutboxKind
 from qm.model.values.limits import MEMBERS_MAX
 from qm.model.values.records import (
     Client,
@@ -210,10 +209,7 @@ def _bucket_due(at_ms: int) -> bytes:
 
 def default_time_to_reach_queue(view: View) -> int:
     """Return TimeToReachQueue in seconds for a message that sets none (3.1.1.6)."""
-    status, found = view.directory.read(DirectoryObjectType.ENTERPRISE, [])
-    if status is DirectoryOperationResult.SUCCESS and found is not None:
-        return int(found.attributes.get("default_time_to_live", TIME_TO_REACH_QUEUE_DEFAULT_S))
-    return TIME_TO_REACH_QUEUE_DEFAULT_S
+    return view.directory.default_time_to_live_s()
 
 
 def read_directory(

@@ -34,6 +34,9 @@ names, groups and certificates that are registered one by one; access is judged 
 VERSION_OF_MULTIPLE_OPEN: Final = 6
 """Apply version from which on a name of several elements is opened for sending
 ([MS-MQDMPR] 3.1.1.16, 3.1.7.1.5)."""
+VERSION_OF_TIME_TO_LIVE: Final = 6
+"""Apply version from which on Enterprise.DefaultTimeToLive says how long administration
+acknowledgements are kept ([MS-MQDMPR] 3.1.1.6)."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""
@@ -65,9 +68,10 @@ OUTGOING_QUEUES_PER_ADDRESS_MAX: Final = 4_096
 ORDER_ACK_ORDINALS: Final = 65_536
 """MessageIDs that a leader reserves when its term begins, for order acks not caused by an entry:
 one for each sequence seen lately."""
-ACKNOWLEDGEMENT_LIFETIME_S: Final = 4 * 24 * 3600
-"""How long an administration acknowledgement is kept for an unreachable queue manager; on the
-wire its TimeToReachQueue is infinite [MS-MQQB 3.1.7.15]."""
+TIME_TO_LIVE_DEFAULT_S: Final = 0x0005_4600
+"""Four days: TimeToReachQueue of a message that sets none ([MS-MQDMPR] 3.1.1.12), and how long an
+administration acknowledgement is kept for an unreachable queue manager, whose TimeToReachQueue is
+infinite on the wire [MS-MQQB 3.1.7.15]. Enterprise.DefaultTimeToLive replaces it."""
 SUBQUEUES_PER_QUEUE_MAX: Final = 1_024
 CURSORS_PER_CLIENT_MAX: Final = 1_024
 WAITING_READERS_PER_CLIENT_MAX: Final = 4_096

@@ -532,6 +532,32 @@ def test_properties_travel_and_packets_are_taken_as_they_are() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.6-03")
+def test_the_enterprise_says_how_long_a_message_may_take_that_does_not_say_it() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+
+            async def sent_with(seconds: int | None = None) -> int:
+                properties = data_pb2.Properties(body=b"a", time_to_reach_queue_s=seconds)
+                message = data_pb2.OutgoingMessage(targets=[ORDERS], properties=properties)
+                request = data_pb2.SendRequest(request=client.next(), messages=[message])
+                await client.data.Send(request)
+                got = (await client.receive(queue)).messages.properties[0]
+                return int(got.time_to_reach_queue_s)
+
+            assert await sent_with() == 0x54600
+            enterprise = control_pb2.PutObjectRequest(object_class="enterprise")
+            enterprise.attributes["name"].text = "Corp"
+            enterprise.attributes["default_time_to_live"].number = 90
+            await client.directory.PutObject(enterprise)
+            assert await sent_with() == 90
+            assert await sent_with(60) == 60
+
+    run(scenario())
+
+
 @pytest.mark.spec("DM-3.1.7.1.27-02")
 @pytest.mark.parametrize("is_packet", [False, True])
 def test_each_of_several_queues_gets_a_copy_that_names_it_and_lists_them_all(

@@ -122,6 +122,7 @@ class Client:
         self.confirmed_upto = 0
         self.data: Any = data_pb2_grpc.DataStub(channel)
         self.queues: Any = control_pb2_grpc.QueueControlStub(channel)
+        self.directory: Any = control_pb2_grpc.DirectoryControlStub(channel)
 
     def moved_to(self, channel: grpc.aio.Channel) -> "Client":
         """The same client at another node."""

@@ -11,13 +11,19 @@ from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import TransferVerdict
-from qm.model.values.elements import OutgoingAdminState, QueueAccessType, QueueKind
-from qm.model.values.limits import ACKNOWLEDGEMENT_LIFETIME_S
+from qm.model.values.elements import (
+    DirectoryObjectType,
+    OutgoingAdminState,
+    QueueAccessType,
+    QueueKind,
+)
+from qm.model.values.limits import TIME_TO_LIVE_DEFAULT_S, VERSION_OF_TIME_TO_LIVE
 from qm.model.values.records import Queue, decode, encode
 from qm.model.values.rows import QUEUE_KEY
 from qm.wire.codes import ErrorCode
-from qm.wire.message_class import MessageClass
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.structures.queue_name import DirectQueueFormatName
+from tests.unit.model.management.test_directory import write
 from tests.unit.model.world import ClientInWorld, World, direct, packet, request
 
 ELSEWHERE = "DIRECT=TCP:10.9.8.7\\far"
@@ -471,10 +477,28 @@ def test_destinations_that_peers_name_are_bounded_and_leave_room_for_queues(
     # What is never fetched is given up, and its queue may be removed.
     waiting = [queue for queue in range(1, 20) if _is_outgoing(world, queue)]
     assert [len(world.positions(queue)) for queue in waiting] == [1, 1]
-    world.tick(ACKNOWLEDGEMENT_LIFETIME_S * 1000)
+    world.tick(TIME_TO_LIVE_DEFAULT_S * 1000)
     assert [len(world.positions(queue)) for queue in waiting] == [0, 0]
     assert world.one(commands.RemoveOutgoingQueue(waiting[0])).status == 0
     assert world.counters().outgoing_queue_count == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "kept_s"),
+    [(VERSION_OF_TIME_TO_LIVE, 90), (VERSION_OF_TIME_TO_LIVE - 1, TIME_TO_LIVE_DEFAULT_S)],
+)
+def test_the_enterprise_says_how_long_acknowledgements_are_kept(version: int, kept_s: int) -> None:
+    world = World()
+    world.version = version
+    world.create("orders")
+    write(world, 1, DirectoryObjectType.ENTERPRISE, name="Corp", default_time_to_live=90)
+    there = DirectQueueFormatName("TCP:10.9.8.1\\admin")
+    world.arrive(packet(1, admin_queue=there, properties={"flags": int(AcknowledgeFlags.PA)}))
+    (queue,) = [queue for queue in range(1, 20) if _is_outgoing(world, queue)]
+    world.tick((kept_s - 1) * 1000)
+    assert len(world.positions(queue)) == 1
+    world.tick(1000)
+    assert len(world.positions(queue)) == 0
 
 
 def _is_outgoing(world: World, queue_id: int) -> bool:
