@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,9 @@ from qm.edge.outgoing.link.resolver import Destinations
 from qm.model.values import commands
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
-from qm.session import NextHop
+from qm.node.config.loading import parse
+from qm.node.upkeep.msmq_endpoint import outgoing_settings
+from qm.session import NextHop, SessionConfig
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
@@ -27,6 +30,7 @@ from tests.unit.edge.outgoing.world import (
     until,
 )
 from tests.unit.model.world import OWN
+from tests.unit.node.config.test_loading import SOUND
 
 HOST = "127.0.0.49"
 
@@ -152,5 +156,38 @@ def test_a_report_of_a_sending_that_makes_no_sense_is_refused() -> None:
             assert not world.messages(reports)
             assert world.one(good).status == 0
             assert len(world.messages(reports)) == 1
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.1.3-12")
+def test_every_leader_resends_in_the_times_of_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    text = f"{SOUND}[outgoing]\nresend_short_s = 5\nresend_medium_s = 6\nresend_final_s = 8\n"
+    settings = outgoing_settings(parse(text, tmp_path), SessionConfig(), ())
+    table = settings.resend_timer_table
+    assert table == (5, 5, 5, 6, 6, 6, 1800, 1800, 1800, 8)
+
+    async def scenario() -> None:
+        port = free_port(HOST)
+        cluster = SendingCluster(port)
+        cluster.settings = replace(cluster.settings, resend_timer_table=table)
+        async with Peer(HOST, port) as peer, cluster:
+            peer.is_order_acking = False
+            queue = cluster.send(peer.address, 1, is_transactional=True)
+
+            async def sent(times: int, next_after_s: int) -> None:
+                await until(lambda: len(peer.raw) == times, lambda: len(peer.raw))
+                report = cluster.manager.report(queue)
+                assert report is not None
+                assert report.eod_resend_interval_s == next_after_s
+
+            for times, next_after_s in ((1, 5), (2, 5), (3, 5), (4, 6)):
+                await sent(times, next_after_s)
+                cluster.advance(5.5)
+            cluster.lead("n2")
+            await sent(5, 5)
 
     run(scenario())

@@ -73,7 +73,7 @@ class QueueSender(LinkOwner):
         self._driver = LinkDriver(context, connections, self)
         self.link = self._driver.link
         self.table = OutgoingTable()
-        self.resend = ResendSchedule(context.clock())
+        self.resend = ResendSchedule(context.clock(), context.settings.resend_timer_table)
         self.time_of_last_ack_s = 0
         """Cluster time of the last order ack that acknowledged something; 0 = none so far."""
         self._backlog = Backlog(self._queue_id, self.table, self._is_over)

@@ -38,6 +38,9 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all tables: an unknown key is an error."""
 
 
+ResendTimeout = Annotated[int, msgspec.Meta(ge=1, le=604_800)]
+
+
 class MsmqSection(Section, frozen=True, kw_only=True):
     """`[msmq]`: the endpoint that MSMQ peers see."""
 
@@ -88,6 +91,15 @@ class OutgoingSection(Section, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
     """Networks that are never connected to, besides link-local, multicast and reserved ones, and
     loopback unless this node serves MSMQ there. Addresses in `[peers]` are always allowed."""
+    resend_short_s: ResendTimeout = 30
+    """Seconds without an order acknowledgement after which transactional messages are sent again,
+    the first three times in a row. The same on all nodes, like the next three."""
+    resend_medium_s: ResendTimeout = 300
+    """The fourth to sixth time."""
+    resend_long_s: ResendTimeout = 1_800
+    """The seventh to ninth time."""
+    resend_final_s: ResendTimeout = 21_600
+    """Each time after that."""
 
 
 class ApiSection(Section, frozen=True, kw_only=True):

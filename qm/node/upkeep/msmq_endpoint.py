@@ -13,10 +13,31 @@ from qm.edge.tcp.listeners import bind
 from qm.node.config.addresses import peer_hosts
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
-from qm.session import SessionConfig
+from qm.session import SessionConfig, resend_timer_table
 
 DRAIN_MAX_S: Final = 10.0
 """For messages read from peers to be committed and acknowledged."""
+
+
+def outgoing_settings(
+    config: NodeConfig, session: SessionConfig, own_addresses: Sequence[str]
+) -> OutgoingSettings:
+    """Return what a node's configuration says about sending; `own_addresses`: where it listens."""
+    section = config.outgoing
+    return OutgoingSettings(
+        source_address=config.msmq.source_address,
+        port=config.msmq.port,
+        peers={guid: hosts[0] for guid, hosts in peer_hosts(config).items()},
+        rules=rules_of(section.allow, section.deny, own_addresses),
+        session=session,
+        are_order_acks_prompt=config.msmq.order_acks == "prompt",
+        resend_timer_table=resend_timer_table(
+            section.resend_short_s,
+            section.resend_medium_s,
+            section.resend_long_s,
+            section.resend_final_s,
+        ),
+    )
 
 
 class MsmqEndpoint:
@@ -55,21 +76,11 @@ class MsmqEndpoint:
         self.edge = edge
         self.outgoing = OutgoingManager(
             self._cluster,
-            self._outgoing_settings(settings.addresses),
+            outgoing_settings(self._config, self._session, settings.addresses),
             self._metrics,
             relay=edge.relay,
         )
         self.outgoing.start()
-
-    def _outgoing_settings(self, own_addresses: Sequence[str]) -> OutgoingSettings:
-        return OutgoingSettings(
-            source_address=self._config.msmq.source_address,
-            port=self._config.msmq.port,
-            peers={guid: hosts[0] for guid, hosts in peer_hosts(self._config).items()},
-            rules=rules_of(self._config.outgoing.allow, self._config.outgoing.deny, own_addresses),
-            session=self._session,
-            are_order_acks_prompt=self._config.msmq.order_acks == "prompt",
-        )
 
     async def _addresses(self) -> tuple[str, ...]:
         """Return the addresses to listen on, names resolved. Raises OSError."""

@@ -13,7 +13,7 @@ from qm.edge.outgoing.proposal_queue import ProposalQueue
 from qm.edge.relay.relay import Relay
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
-from qm.session import SessionConfig
+from qm.session import SessionConfig, resend_timer_table
 from qm.wire.guid import Guid
 
 MSMQ_PORT: Final = 1801
@@ -36,6 +36,8 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Checked."""
     are_order_acks_prompt: bool = True
     """Otherwise they follow the timer of [MS-MQQB] 3.1.2.7."""
+    resend_timer_table: tuple[int, ...] = resend_timer_table()
+    """ResendTimerTable [MS-MQQB 3.1.1.3], in seconds."""
 
 
 class OutgoingContext(msgspec.Struct, frozen=True, kw_only=True):
