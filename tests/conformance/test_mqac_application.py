@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_the_machine_is_the_local_one_until_it_is_put(service: MSMQService) -> N
 def test_a_machine_s_identifier(service: MSMQService) -> None:
     application = MSMQApplication(service)
     own = guid_text(service.manager.identifier)
-    assert len(own) == 36
+    assert re.fullmatch("[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", own)
     for name in (None, "QUORATE", "quorate"):
         assert application.MachineIdOfMachineName(name) == own
     with fails(E.MQ_ERROR_MACHINE_NOT_FOUND):
@@ -199,9 +200,15 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
 def test_the_directory_and_the_connection(service: MSMQService) -> None:
     application = MSMQApplication(service)
     assert application.DirectoryServiceServer == "\\\\QUORATE"
-    assert application.IsConnected is True
-    told, _ = elsewhere(service, DSSERVER="\\\\dc-1.example.com", CONNECTED="CONNECTED")
-    assert (told.DirectoryServiceServer, told.IsConnected) == ("\\\\dc-1.example.com", True)
+    answers = [application.IsConnected]
+    for change in (application.Disconnect, application.Connect):
+        change()
+        answers.append(application.IsConnected)
+    assert answers == [True, False, True]
+    for answer, is_connected in (("CONNECTED", True), ("DISCONNECTED", False)):
+        told, _ = elsewhere(service, DSSERVER="\\\\dc-1.example.com", CONNECTED=answer)
+        assert told.DirectoryServiceServer == "\\\\dc-1.example.com"
+        assert told.IsConnected is is_connected
 
 
 @pytest.mark.spec("AC-3.2.4.3.8-01", "AC-3.2.4.3.9-01", "AC-3.2.4.3.10-01")

@@ -547,6 +547,19 @@ def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
             management.outgoing_queue_management().EodGetSendInfo()
 
 
+class Answering(ClusterManager):
+    """The cluster, with one answer about every outgoing queue."""
+
+    def __init__(self, manager: ClusterManager, answer: pb.OutgoingQueue) -> None:
+        super().__init__(manager.client)
+        self._answer = answer
+
+    @override
+    def call(self, method: Any, request: Any) -> Any:
+        is_outgoing = isinstance(request, pb.GetOutgoingRequest)
+        return self._answer if is_outgoing else super().call(method, request)
+
+
 @pytest.mark.spec("AC-2.2.4.2-02")
 def test_pending_transactional_messages_are_counted(service: MSMQService) -> None:
     from qm.client.mqac.constants import MQTRANSACTION
@@ -560,9 +573,28 @@ def test_pending_transactional_messages_are_counted(service: MSMQService) -> Non
     assert info.Count == 11
     assert (info.Item("EodNoReadCount"), info.Item("EodLastAckTime")) == (0, 0)
     assert out.MessageCount == 3
-    for name_of_place in ("EodFirstNonAck", "EodLastNonAck", "EodNextSeq"):
-        place = info.Item(name_of_place)
-        assert place.Item("PrevNo") == max(place.Item("SeqNo") - 1, 0)
+    known = pb.OutgoingQueue(
+        last_acked=pb.SequencePlace(sequence_identifier=9, sequence_number=2, previous_number=1),
+        first_unacked=pb.SequencePlace(sequence_identifier=9, sequence_number=3, previous_number=2),
+        last_unacked=pb.SequencePlace(sequence_identifier=9, sequence_number=5, previous_number=3),
+        next=pb.SequencePlace(sequence_identifier=9, sequence_number=6, previous_number=5),
+        last_ack_time_s=11, last_ack_count=12, unread_count=13, unacked_count=14,
+        next_resend_ms=1_700_000_000_999, resend_interval_s=15, resend_count=16,
+    )  # fmt: skip
+    assert isinstance(service.manager, ClusterManager)
+    answering = MSMQService(Answering(service.manager, known))
+    info = initialised(answering, name).outgoing_queue_management().EodGetSendInfo()
+    places = ("EodLastAck", "EodFirstNonAck", "EodLastNonAck", "EodNextSeq")
+    assert [list(info.Item(place)) for place in places] == [
+        [9, 2, 1],
+        [9, 3, 2],
+        [9, 5, 3],
+        [9, 6, 5],
+    ]
+    assert {each: info.Item(each) for each in info.names() if each not in places} == {
+        "EodLastAckTime": 11, "EodLastAckCount": 12, "EodNoReadCount": 13, "EodNoAckCount": 14,
+        "EodResendTime": 1_700_000_000, "EodResendInterval": 15, "EodResendCount": 16,
+    }  # fmt: skip
 
 
 @pytest.mark.spec("AC-3.5.4.1.4-04", "AC-3.5.4.1.5-04", "AC-3.5.4.1.6-04")

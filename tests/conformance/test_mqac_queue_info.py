@@ -156,7 +156,7 @@ class Directory(ClusterManager):
         return {**super().attributes(), **self.told}
 
 
-@pytest.mark.spec("AC-3.1.6.2-01", "AC-3.1.6.2-03", "AC-3.1.6.2-04")
+@pytest.mark.spec("AC-3.1.6.2-01", "AC-3.1.6.2-04")
 def test_the_format_name_of_a_path(service: MSMQService) -> None:
     private = made(service)
     path = private.PathName or ""

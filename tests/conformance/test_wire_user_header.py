@@ -7,6 +7,8 @@ from struct import pack
 import msgspec
 import pytest
 
+from qm.model.state.addressing import format_name_of
+from qm.names.guid import guid_text
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import GUID_NULL
 from qm.wire.headers.message_properties import MessagePropertiesHeader
@@ -301,6 +303,7 @@ def test_rq_4_means_the_host_of_the_administration_queue() -> None:
     header = header_of(MP | 6 << 13 | 4 << 16, GUID_A + ID_9 + pack("<I", 5))
     assert header.admin_queue == PrivateQueueFormatName(GUID_A, 9)
     assert header.response_queue == PrivateQueueFormatNameId(QueueHost.ADMIN, 5)
+    assert format_name_of(header.response_queue, header) == f"PRIVATE={guid_text(GUID_A)}\\00000005"
     value = UserMessage(header, MessagePropertiesHeader(flags=1))
     check_sender_rules(value)
     for borrowed in (PrivateQueueFormatNameId(QueueHost.ADMIN, 5), SameAsAdminQueue()):

@@ -98,6 +98,7 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.2.19.2-17")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -105,6 +106,7 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
         (patched(MESSAGE, 8, b"\x01\0\x40\0"), "malformed_packet"),
         (patched(MESSAGE, 8, b"\x10\0\0\0"), "malformed_packet"),
         (patched(MESSAGE, 60, b"\xff\xff\xff\xff"), "malformed_packet"),
+        (patched(MESSAGE, 61, bytes((MESSAGE[61] & ~0x1C | 0x04,))), "malformed_packet"),
         (patched(MESSAGE, 64, b"\xfe\xff"), "malformed_packet"),
         (patched(MESSAGE, len(MESSAGE) - 60 + 33, b"\xff\xff"), "malformed_packet"),
         (ack(ack_sequence_number=1, user_msg_sequence_number=2), "false_acknowledgement"),
@@ -113,8 +115,8 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
         (HANDSHAKE, "unexpected_packet"),
     ],
     ids=[
-        "no packet", "oversize", "undersize", "flags", "name beyond the packet",
-        "body beyond the packet", "acks what was not sent", "wrong count",
+        "no packet", "oversize", "undersize", "flags",
+        "a destination of type 1", "name beyond the packet", "body beyond the packet", "acks what was not sent", "wrong count",
         "wrong recoverable count", "another handshake",
     ],
 )  # fmt: skip

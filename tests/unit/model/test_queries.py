@@ -249,6 +249,7 @@ def test_dead_letters_are_counted_by_reason(world: World, look: Looker) -> None:
 # Outgoing ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("QB-3.1.5.6-08")
 def test_outgoing_queues_and_their_sequences(
     world: World, look: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,12 +8,14 @@ from qm.model.machine import Machine
 from qm.model.state.ledger import META_COUNTERS
 from qm.model.state.tables import Table
 from qm.model.values import commands
+from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.effects import EffectKind
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.records import encode
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
-from tests.unit.model.world import PEER, ClientInWorld, World, direct, packet
+from tests.unit.model.world import PEER, ClientInWorld, World, direct, effects, packet
 
 RECEIVE, MOVE = QueueAccessType.RECEIVE_ACCESS, QueueAccessType.MOVE_ACCESS
 A, B = "DIRECT=OS:vhost\\a", "DIRECT=OS:vhost\\b"
@@ -43,6 +45,22 @@ class Two(World):
 @pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
 def two(request: pytest.FixtureRequest) -> Two:
     return Two(forgets=request.param)
+
+
+@pytest.mark.spec("DM-3.1.4.4-05")
+def test_a_commit_ends_its_operations_in_the_order_in_which_they_were_made(two: Two) -> None:
+    kept = two.create("kept", transactional=True, journaling=True)
+    two.arrive(*(packet(n, to="kept", sequence=(11, n, n - 1)) for n in (1, 2, 3)))
+    opened = two.c.open("DIRECT=OS:vhost\\kept", RECEIVE)
+    keys = list(two.positions(kept))
+    tx = two.c.begin("t")
+    for key in (keys[2], keys[0], keys[1]):
+        two.c.receive(opened, transaction=tx, selector=Selector(SelectorKind.EXACT, key))
+    journal = two.record(kept).journal_queue
+    assert two.ordinals(journal) == []
+    assert two.c.commit(tx) == 0
+    assert two.ordinals(journal) == [3, 1, 2]
+    assert two.tables() & LEFT_BEHIND == set()
 
 
 @pytest.mark.spec(
@@ -285,10 +303,17 @@ def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
     assert move(keys[1], subqueue, two.a) == 0
     assert list(two.positions(two.a)) == keys
     assert two.stats(two.a).subqueue_bytes == 0
+    assert move(keys[1], two.a, subqueue) == 0
     tx = two.c.begin("t")
     assert move(keys[0], two.a, subqueue, tx) == 0
-    assert two.ordinals(subqueue) == []
-    assert two.c.commit(tx) == 0
+    assert two.ordinals(subqueue) == [2]
+    committed = two.apply(commands.TxCommit(two.c.request(), tx))
+    assert effects(committed) == [
+        (EffectKind.MOVED_IN, subqueue),
+        (EffectKind.MOVED_OUT, two.a),
+    ], "readers of the subqueue may be woken"
+    assert list(two.positions(subqueue)) == keys[:2], "in its place, before a later one"
+    assert move(keys[1], subqueue, two.a) == 0
     assert (two.ordinals(two.a), two.ordinals(subqueue)) == ([2, 3], [1])
     dead = two.manager_queue("system_transactional_deadletter_queue")
     assert move(keys[2], two.a, dead) == 0
