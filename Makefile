@@ -137,8 +137,8 @@ architecture: setup  ## draw docs/architecture.svg from the imports
 conformance: setup  ## print the ledger of catalogue rows: covered, not applicable, later, open
 	$(BIN)/python -m tests.conformance.ledger
 
-conformance-mutants: setup  ## break the code behind sampled rows; their claims must fail (ROWS=200, SEED=); goes on where it stopped
-	$(BIN)/python -m tests.conformance.mutants $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS))
+conformance-mutants: setup  ## break the code behind sampled rows; their claims must fail (ROWS=200, SEED=, DOCUMENT=mqac); goes on where it stopped
+	$(BIN)/python -m tests.conformance.mutants $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS)) $(if $(DOCUMENT),--document $(DOCUMENT))
 
 FUZZ_SECONDS ?= 60
 fuzz: setup  ## fuzz the wire codec, guided by coverage (FUZZ_SECONDS=)

@@ -1,4 +1,5 @@
-"""Break the code behind covered rows: `python -m tests.conformance.mutants [--seed N] [--rows 20]`.
+"""Break the code behind covered rows: `python -m tests.conformance.mutants [--seed N] [--rows 20]
+[--document mqac]`.
 
 A claim says: this test fails when the code behind that row breaks. Here the claim is put to the
 proof. Of all covered rows a seeded sample is taken (a larger one holds the smaller); for each row
@@ -71,7 +72,7 @@ from tests.conformance.mutation import Mutant, Statement
 from tests.conformance.reach import Lines, Module, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 BREAKS_PER_ROW = 6
 BREAKS_PER_SCOPE = 2
@@ -420,6 +421,11 @@ def sampled(claims: Iterable[str], seed: int, size: int) -> list[str]:
     return sorted(claims, key=place)[:size]
 
 
+def of_document(claims: Iterable[str], rows: Mapping[str, Row], document: str) -> list[str]:
+    """Those claimed rows that are of this catalogue; "": all."""
+    return [row for row in claims if document in ("", rows[row].document)]
+
+
 class Run:
     """The first pass over a project, and then its sampled rows, several at a time."""
 
@@ -487,26 +493,40 @@ def run(
     report: Report,
     workers: int = 1,
     through: tuple[str, ...] = (),
+    document: str = "",
 ) -> list[Verdict]:
-    """Examine a seeded sample of the covered rows of `project`; print each new verdict."""
+    """Examine a seeded sample of the covered rows of `project`, or of one document of it; print
+    each new verdict.
+    """
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         whole = Run(project, Path(folder), seed, through)
-        whole.examine(sampled(whole.claims, seed, sample_size), report, workers)
+        claims = of_document(whole.claims, whole.rows, document)
+        whole.examine(sampled(claims, seed, sample_size), report, workers)
     return report.verdicts
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the mutants; 0 when every sampled row is caught."""
+    documents = sorted({row.document for row in load_rows(Project().spec_folder).values()})
     parser = argparse.ArgumentParser(prog="tests.conformance.mutants")
     parser.add_argument("--seed", type=int, default=1, help="which rows and breaks are taken")
     parser.add_argument("--rows", type=int, default=20, help="how many rows are sampled")
+    parser.add_argument("--document", default="", choices=documents, help="sample one alone")
     parser.add_argument("--workers", type=int, default=2, help="how many rows at a time")
     parser.add_argument("--through", default="", help="a command put before each run of tests")
     parser.add_argument("--json", type=Path, default=Path("build/conformance-mutants.json"))
     arguments = parser.parse_args(argv)
     report = Report(arguments.json, arguments.seed)
     through = tuple(shlex.split(arguments.through))
-    verdicts = run(Project(), arguments.seed, arguments.rows, report, arguments.workers, through)
+    verdicts = run(
+        Project(),
+        arguments.seed,
+        arguments.rows,
+        report,
+        arguments.workers,
+        through,
+        arguments.document,
+    )
     figures = report.figures()
     print(json.dumps(figures, indent=1))
     return 0 if verdicts and figures["rows_caught"] == figures["rows_sampled"] else 1

@@ -191,6 +191,11 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     public.Create()
     assert public.PathName not in application.PrivateQueues
     public.Delete()
+    told, _ = elsewhere(
+        service, ACTIVEQUEUES=["PUBLIC=a"], PRIVATEQ=["h\\q"], BYTES_IN_ALL_QUEUES=7
+    )
+    assert (told.ActiveQueues(), told.PrivateQueues) == (["PUBLIC=a"], ["h\\q"])
+    assert told.BytesInAllQueues == 7
     send(service, info, "x" * 1_000)
     assert application.BytesInAllQueues >= before + 2_000
     queue.Close()

@@ -428,6 +428,15 @@ def test_world_readable_follows_the_right_to_take_ownership(service: MSMQService
     assert info.IsWorldReadable == int(info.IsWorldReadable2)
     assert info.IsWorldReadable2  # administrators may take it, too
     assert info_of(service, path=fresh_path()).IsWorldReadable2
+    owner, take = "S-1-5-21-1-2-3-1001", QueueAccess.TAKE_QUEUE_OWNERSHIP
+    mine = control_pb2.Ace(type=control_pb2.ALLOW, sid=owner, mask=take)
+    for mask, is_readable in ((QueueAccess.RECEIVE_MESSAGE, False), (take, True)):
+        others = control_pb2.Ace(type=control_pb2.ALLOW, principal="Everyone", mask=mask)
+        name = control_pb2.QueueName(name=info.FormatName or "")
+        request = control_pb2.SetAclRequest(queue=name, entries=[mine, others], owner=owner)
+        ask(service, lambda stubs: stubs.queues.SetAcl, request)
+        assert info.IsWorldReadable == int(is_readable)
+        assert info.IsWorldReadable2 is is_readable
 
 
 @pytest.mark.spec("AC-3.10.4.1.37-01", "AC-3.10.4.1.38-01")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import mutants
+from tests.conformance.catalogue import load_rows
 from tests.conformance.ledger import Project
 from tests.conformance.mutants import Fate, Report, Verdict
 from tests.conformance.mutation import Mutant, Source
@@ -204,6 +205,15 @@ def test_a_run_takes_what_was_caught_from_the_report(tmp_path: Path) -> None:
     assert report.known("XX-1-01", "changed") is None
     assert report.known("XX-1-02", "same") is None
     assert Report(file, seed=2).known("XX-1-01", "same") is None
+
+
+def test_a_sample_may_be_of_one_document() -> None:
+    rows = load_rows(Project().spec_folder)
+    some = ["AC-1-01", "DM-2-01", "QB-2.1-01", "MQ-1.1-04"]
+    assert mutants.of_document(some, rows, "mqdmpr") == ["DM-2-01"]
+    assert mutants.of_document(some, rows, "") == some
+    with pytest.raises(SystemExit):
+        mutants.main(["--document", "mqxx"])
 
 
 def test_a_larger_sample_holds_the_smaller_one() -> None:

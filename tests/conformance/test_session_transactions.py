@@ -80,7 +80,10 @@ def test_progress_takes_the_interval_back_to_the_first() -> None:
 
 @pytest.mark.spec("QB-3.1.2.6-01", "QB-3.1.3.2-03", "QB-3.1.3.2-02")
 def test_resend_timer_starts_with_the_first_message_only() -> None:
-    schedule = ResendSchedule(0.0, (7, 8))
+    schedule = ResendSchedule(3.0, (7, 8))
+    assert (schedule.time_of_last_ack, schedule.last_ack_count) == (3.0, 0)
+    assert (schedule.resend_interval_index, schedule.resend_interval_s) == (0, 7)
+    assert schedule.resend_time is None
     assert schedule.next_timer() is None
     assert not schedule.handle_timer(1e9)
     schedule.sent(10.0)

@@ -116,8 +116,8 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
     ],
     ids=[
         "no packet", "oversize", "undersize", "flags",
-        "a destination of type 1", "name beyond the packet", "body beyond the packet", "acks what was not sent", "wrong count",
-        "wrong recoverable count", "another handshake",
+        "a destination of type 1", "name beyond the packet", "body beyond the packet",
+        "acks what was not sent", "wrong count", "wrong recoverable count", "another handshake",
     ],
 )  # fmt: skip
 def test_in_the_middle_of_a_session(

@@ -188,6 +188,7 @@ def test_a_sent_time_in_the_far_future_pins_no_memory() -> None:
     world.finish()
 
 
+@pytest.mark.spec("QB-3.1.1.5-01")
 @pytest.mark.parametrize(
     ("sequence", "number", "previous", "admitted"),
     [

@@ -189,6 +189,8 @@ def test_defaults_of_a_queue(world: World) -> None:
     assert (journal.kind, journal.parent_queue) == (QueueKind.JOURNAL, record.queue_id)
     private = world.record(world.create("private$\\inbox"))
     assert private.queue_type is QueueType.PRIVATE
+    dead_letters = world.record(world.manager_queue("system_deadletter_queue"))
+    assert dead_letters.queue_type is QueueType.SYSTEM
     _, subqueue = world.client().open(ORDERS + ";later", MOVE)
     assert world.record(subqueue).journal_queue == 0
 
