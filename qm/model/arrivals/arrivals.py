@@ -13,8 +13,9 @@ from typing import Final
 
 from qm.model.arrivals.arrival import Arrival
 from qm.model.arrivals.duplicates import Duplicates
-from qm.model.arrivals.fast_arrivals import Lane, Lanes, PlainRun, Speaker
+from qm.model.arrivals.fast_arrivals import PlainRun
 from qm.model.arrivals.incoming_streams import Stream
+from qm.model.arrivals.lanes import Lane, Lanes, Speaker
 from qm.model.messages.acknowledgements import Acknowledgements
 from qm.model.messages.endings import Endings
 from qm.model.messages.enqueue import Enqueue, EnqueueStatus
@@ -101,6 +102,7 @@ class Arrivals:
             lanes,
             lambda k: self._open_lane(Arrival(command, k)),
             lambda k: self._judge(Arrival(command, k), policies),
+            lambda k, stream, number: self._advance(Arrival(command, k), stream, number),
         )
         verdicts = run.take_all()
         self._note_speakers(command, verdicts, lanes.heard)
@@ -167,6 +169,11 @@ class Arrivals:
         self._owe_order_ack(stream, arrival)
         return verdict
 
+    def _advance(self, arrival: Arrival, stream: Stream, number: int) -> None:
+        """Note that the next message of a stream's sequence was accepted."""
+        self.duplicates.advance(stream, stream.sequence, number)
+        self._owe_order_ack(stream, arrival)
+
     def _is_ahead(self, stream: Stream, sequence: int) -> bool:
         """Whether a new TxSequenceID is one that no clock can have given yet: once accepted, it
         would bar the sender's own ones.
@@ -216,7 +223,10 @@ class Arrivals:
             return None
         if arrival.is_by_http:
             return None
-        if any(self._policy(queue, arrival.facts, False)) or arrival.facts.was_encrypted:
+        facts, is_transactional = arrival.facts, bool(arrival.user_flags & FLAG_TH)
+        if any(self._policy(queue, facts, is_transactional)) or facts.was_encrypted:
+            return None
+        if facts.signature is not SignatureFact.ABSENT or facts.decryption_failed:
             return None
         source, address = arrival.source_queue_manager, arrival.facts.peer_address
         if not self._bindings.admits(source, address):
@@ -224,7 +234,7 @@ class Arrivals:
         stream = self.duplicates.stream(source, arrival.destination, address)
         if stream is None:
             return None
-        return Lane(source, queue, self.duplicates.history(stream))
+        return Lane(source, queue, stream, self.duplicates.history(stream))
 
     def _known_lanes(self) -> Lanes:
         """Return the lanes, emptied if they are no longer valid."""

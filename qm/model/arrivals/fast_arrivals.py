@@ -1,11 +1,12 @@
 """Runs of plain arrivals: the fast lane of the hot path.
 
-A message is plain when it is neither transactional, signed nor sealed, has no named sender,
-requests no acknowledgement and no report, never expires and goes to a queue that accepts all
-messages of its sender. The lane (source, destination, facts) of such messages is resolved once for
-many batches; each then costs a few dictionary and integer operations; rows and effects are settled
-per run. All others are judged one by one (`qm.model.arrivals.arrivals`), after the run is closed,
-so that order and outcome are the same; a test compares both ways.
+A message is plain when it is neither signed nor encrypted, requests no acknowledgement and no
+report, and goes to a queue that accepts all messages of its sender. The lane (source, destination,
+facts) of such messages is resolved once for many batches; each then costs a few dictionary and
+integer operations; rows and effects are settled per run. A transactional message is plain if its
+sequence is known and it is the next one. All others are judged one by one
+(`qm.model.arrivals.arrivals`), after the run is closed, so that order and outcome are the same; a
+test compares both ways.
 """
 
 from array import array
@@ -15,14 +16,28 @@ from operator import sub
 from struct import Struct
 from typing import Final
 
-from qm.model.arrivals.incoming_streams import ORDINAL_MASK, History
-from qm.model.state.ledger import Ledger, QueueInHand
+from qm.model.arrivals.incoming_streams import ORDINAL_MASK, Stream
+from qm.model.arrivals.lanes import (
+    DESTINATION_AT,
+    DESTINATION_END,
+    KIND_MASK,
+    NUMBERS,
+    PACKET_HEAD,
+    PARTED,
+    SPECIAL,
+    Lane,
+    Lanes,
+    LanesByName,
+)
+from qm.model.messages.enqueue import deadline_ms
+from qm.model.state.ledger import Ledger
 from qm.model.state.tables import Table
 from qm.model.values.columns import IntArray
-from qm.model.values.commands import EdgeBatch, Facts, TransferVerdict
+from qm.model.values.commands import EdgeBatch, TransferVerdict
 from qm.model.values.effects import Alike, EffectKind
 from qm.model.values.records import QueueManager, quota_bytes
 from qm.model.values.rows import (
+    DEADLINE_KEY,
     HISTORY_BITS,
     POSITION_KEY,
     POSITION_ROW,
@@ -30,68 +45,27 @@ from qm.model.values.rows import (
     PositionFlag,
     PositionState,
 )
-from qm.names.guid import GUID_SIZE_BYTES
-from qm.wire.headers.base_header import (
-    BASE_HEADER_SIZE_BYTES,
-    FLAG_PR,
-    FLAG_TR,
-    FLAGS_OFFSET,
-    PACKET_SIZE_OFFSET,
-)
+from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
 from qm.wire.headers.user_header import (
     AQ_SHIFT,
-    DESTINATION_QUEUE_OFFSET,
-    DESTINATION_TYPES,
     DQ_SHIFT,
     FLAG_DM,
     FLAG_JN,
     FLAG_JP,
-    FLAG_SH,
     FLAG_TH,
-    MESSAGE_ID_OFFSET,
     QUEUE_TYPE_MASK,
 )
-from qm.wire.headers.user_header import FLAGS_OFFSET as USER_FLAGS_OFFSET
 from qm.wire.limits import HOPS_MAX, TIME_INFINITE_S
-from qm.wire.packets.peek import HEAD, Head
-from qm.wire.structures.queue_name import (
-    DIRECT_COUNT_SIZE_BYTES,
-    QUEUE_TYPE_DIRECT,
-    queue_name_size,
-)
+from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT
 
-NOT_PLAIN: Final = FLAG_TH | FLAG_SH | QUEUE_TYPE_MASK << AQ_SHIFT
+NOT_PLAIN: Final = QUEUE_TYPE_MASK << AQ_SHIFT
 """UserHeader.Flags of messages that are judged one by one."""
 FAR: Final = 0x1E
 """UserHeader.Flags.RC of a message that made at least HOPS_MAX + 1 hops: 30 and 31."""
 assert HOPS_MAX + 1 == FAR
 
-_REACH_AT: Final = PACKET_SIZE_OFFSET + 4
-"""TimeToReachQueue; all offsets here count from a packet's start."""
-_MESSAGE_ID_AT: Final = BASE_HEADER_SIZE_BYTES + MESSAGE_ID_OFFSET
-_FLAGS_AT: Final = BASE_HEADER_SIZE_BYTES + USER_FLAGS_OFFSET
-_DESTINATION_AT: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
-_BASE_BEGIN: Final = f"<{FLAGS_OFFSET}xH{_REACH_AT - FLAGS_OFFSET - 2}x"
-"""Reads BaseHeader.Flags and continues at TimeToReachQueue."""
-_HEAD: Final = Struct(f"{_BASE_BEGIN}I{2 * GUID_SIZE_BYTES}sIIIIH")
-"""`qm.wire.packets.peek.HEAD` without version, signature and PacketSize, and with both GUIDs in
-one.
-"""
-_PROBE: Final = bytes(range(HEAD.size))
-_NAMED: Final = Head(*HEAD.unpack(_PROBE))
-assert _HEAD.unpack(_PROBE) == (
-    _NAMED.base_flags,
-    _NAMED.time_to_reach_queue,
-    _NAMED.source_queue_manager + _NAMED.queue_manager_address,
-    _NAMED.time_to_be_received,
-    _NAMED.sent_time,
-    _NAMED.message_id,
-    _NAMED.user_flags,
-    _NAMED.direct_name_bytes,
-)
-
-_PLAIN_ROW: Final = Struct("<4sQIIHII8x16sII")
-"""POSITION_ROW with state, class code and flags in one field, and without a deadline."""
+_PLAIN_ROW: Final = Struct("<4sQIIHIIQ16sII")
+"""POSITION_ROW with state, class code and flags in one field."""
 assert _PLAIN_ROW.size == POSITION_ROW.size
 _ROW_BEGIN: Final = Struct("<BBH")
 _ROW_BEGIN_BYTES: Final = _ROW_BEGIN.size
@@ -102,102 +76,28 @@ _ALIKE_ID_MAX: Final = SEQUENTIAL_ID_MAX - _ALIKE_RUN_MAX
 """Above it messages are taken one by one, since SequentialID may reach its end."""
 
 
-def _destination_end(queue_type: int) -> int:
-    if queue_type == QUEUE_TYPE_DIRECT:
-        return _DESTINATION_AT + DIRECT_COUNT_SIZE_BYTES
-    if queue_type not in DESTINATION_TYPES:
-        return _DESTINATION_AT
-    return _DESTINATION_AT + queue_name_size(bytes(DIRECT_COUNT_SIZE_BYTES), 0, queue_type)
-
-
-_DESTINATION_END: Final = tuple(map(_destination_end, range(QUEUE_TYPE_MASK + 1)))
-"""By Flags.DQ: where DestinationQueue ends in a packet; a direct name's bytes are added to it."""
-_FLAGS_MASK: Final = FLAG_DM | FLAG_JN | FLAG_JP
+_FLAGS_MASK: Final = FLAG_DM | FLAG_JN | FLAG_JP | FLAG_TH
+_JOURNALED: Final = FLAG_JN | FLAG_JP
 _ROW_BEGINS: Final = {
     header: _ROW_BEGIN.pack(
         PositionState.AVAILABLE,
         0,
         (PositionFlag.RECOVERABLE if header & FLAG_DM else 0)
         | (PositionFlag.NEGATIVE_JOURNALING if header & FLAG_JN else 0)
-        | (PositionFlag.POSITIVE_JOURNALING if header & FLAG_JP else 0),
+        | (PositionFlag.POSITIVE_JOURNALING if header & FLAG_JP else 0)
+        | (PositionFlag.TRANSACTIONAL if header & FLAG_TH else 0),
     )
     for header in (
-        recoverable | negative | positive
+        recoverable | negative | positive | transactional
         for recoverable in (0, FLAG_DM & -FLAG_DM)
         for negative in (0, FLAG_JN)
         for positive in (0, FLAG_JP)
+        for transactional in (0, FLAG_TH)
     )
 }
 """By the bits of UserHeader.Flags that a position keeps."""
 _BITS: Final = tuple(1 << bit for bit in range(1 << HISTORY_BITS))
 _DUPLICATE: Final = int(TransferVerdict.DUPLICATE)
-
-
-class Lane:
-    """Plain messages of one source to one destination, with the facts of one session."""
-
-    __slots__ = ("alike_of", "history", "limit_bytes", "queue", "queue_id", "size_min", "source")
-
-    def __init__(self, source: bytes, queue: QueueInHand, history: History) -> None:
-        self.source = source
-        self.queue = queue
-        self.queue_id = queue.record.queue_id
-        self.history = history
-        self.limit_bytes = quota_bytes(queue.record.quota)
-        self.size_min = _DESTINATION_AT
-        """Size up to the end of DestinationQueue."""
-        self.alike_of = _alike(self.size_min)
-
-    def reads_to(self, name_end: int) -> None:
-        """Set where DestinationQueue ends in this lane's packets."""
-        self.size_min = name_end
-        self.alike_of = _alike(name_end)
-
-
-def _alike(name_end: int) -> Callable[[bytes, int], tuple[int, bytes, int, bytes]]:
-    """Return a reader of BaseHeader.Flags, the fields from TimeToReachQueue to SentTime, the
-    ordinal, and UserHeader.Flags with DestinationQueue.
-    """
-    return Struct(f"{_BASE_BEGIN}{_MESSAGE_ID_AT - _REACH_AT}sI{name_end - _FLAGS_AT}s").unpack_from
-
-
-Speaker = tuple[bytes, str]
-"""Source queue manager of messages, and address of the session that brought them."""
-LanesByName = dict[bytes, Lane | None]
-"""By destination name. None: one by one."""
-
-
-class Lanes:
-    """Lanes, valid as long as the facts from which they were derived."""
-
-    __slots__ = ("_by_sender", "heard", "size")
-
-    def __init__(self) -> None:
-        self._by_sender: dict[tuple[bytes, Facts, int], tuple[LanesByName, Speaker]] = {}
-        self.heard: list[Speaker] = []
-        """Those of the batch in hand, in order, each at least once."""
-        self.size = 0
-        """Number of lanes and senders."""
-
-    def of(self, guids: bytes, facts: Facts, queue_type: int) -> LanesByName:
-        """Return the lanes of packets with these GUIDs in the UserHeader, these facts and this type
-        of destination name.
-        """
-        sender = (guids, facts, queue_type)
-        known = self._by_sender.get(sender)
-        if known is None:
-            known = self._by_sender[sender] = ({}, (guids[:GUID_SIZE_BYTES], facts.peer_address))
-            self.size += 1
-        lanes, speaker = known
-        self.heard.append(speaker)
-        return lanes
-
-    def forget(self, stream_ids: frozenset[int]) -> None:
-        """Drop the lanes of streams that no longer exist."""
-        for lanes, _ in self._by_sender.values():
-            for name, lane in list(lanes.items()):
-                if lane is not None and lane.history.stream.stream_id in stream_ids:
-                    del lanes[name]
 
 
 class PlainRun:
@@ -211,37 +111,45 @@ class PlainRun:
         lanes: Lanes,
         open_lane: Callable[[int], Lane | None],
         judge: Callable[[int], int],
+        advance: Callable[[int, Stream, int], None],
     ) -> None:
         """`open_lane(k)` returns the lane of packet k and those like it; `judge(k)` returns its
-        verdict by all rules.
+        verdict by all rules. `advance(k, stream, number)` notes that packet k, the next one of its
+        stream's sequence, was accepted: of a run it is called for the first, and `Stream.number`
+        is raised for the others.
         """
         self._ledger = ledger
         self._command = command
         self._lanes = lanes
         self._open_lane = open_lane
         self._judge = judge
+        self._advance = advance
+        self._advanced: dict[int, Lane] = {}
+        """Stream id -> the lane for which `advance` was called last in this run."""
+        self._deadlines: dict[bytes, bytes] = {}
+        """New rows of DEADLINE."""
         self._rows: dict[bytes, bytes] = {}
         self._bodies: list[int] = []
         self._alike: list[Alike] = []
         self._horizon_ms = manager.duplicate_horizon_ms
         self._limit_bytes = quota_bytes(manager.queue_manager_quota)
 
-    def take_all(self) -> IntArray:  # noqa: PLR0915 - one loop, as said below
+    def take_all(self) -> IntArray:  # noqa: C901, PLR0915 - one loop, see below
         """Enqueue new plain packets, have the others judged; return the verdicts.
 
         It is one loop, since calls would take a third of a message's time. After a session's first
         message, and after two in succession in one lane, messages that differ from it only in
-        ordinal and body are taken together.
+        ordinal, numbers and body are taken together.
         """
         command, ledger, counters = self._command, self._ledger, self._ledger.counters
         limit_bytes, horizon_ms, now_ms = self._limit_bytes, self._horizon_ms, ledger.now_ms
         index, body_offset, body = command.body_index, command.body_offset, command.first_ordinal
-        head_of, key_of, row_of = _HEAD.unpack_from, POSITION_KEY.pack, _PLAIN_ROW.pack
+        head_of, key_of, row_of = PACKET_HEAD.unpack_from, POSITION_KEY.pack, _PLAIN_ROW.pack
         now_s, woken = now_ms // 1000, ledger.applied.woken_queue_ids
         data, start = _bytes_of(command)
         verdicts = array("H", bytes(2 * len(command.facts_of)))
         rows, bodies = self._rows, self._bodies
-        last_guids, last_fact, last_type, lanes = b"", -1, -1, LanesByName()
+        last_guids, last_fact, last_kind, lanes = b"", -1, -1, LanesByName()
         sequential_id, total_bytes = counters.sequential_id, counters.total_bytes
         last_lane, last_bits, tried, offsets = None, -1, -1, command.offsets
         packets = zip(offsets, offsets[1:], command.facts_of, command.checksums, strict=False)
@@ -249,49 +157,62 @@ class PlainRun:
         for k, (begin, end, fact, checksum) in columns:
             at, size = start + begin, end - begin
             bits, reach, guids, life, sent, ordinal, flags, name_bytes = head_of(data, at)
-            lane = None
+            lane, number, due_ms = None, 0, 0
             if (
-                life == TIME_INFINITE_S
-                and not flags & NOT_PLAIN
+                not flags & NOT_PLAIN
                 and flags & FAR != FAR
                 and not bits & FLAG_TR
                 and (reach == TIME_INFINITE_S or now_s - sent <= reach)
             ):
+                kind = flags & KIND_MASK
+                if guids != last_guids or fact != last_fact or kind != last_kind:
+                    last_guids, last_fact, last_kind = guids, fact, kind
+                    lanes = self._lanes.of(guids, command.facts[fact], kind)
                 name_type = flags >> DQ_SHIFT & QUEUE_TYPE_MASK
-                if guids != last_guids or fact != last_fact or name_type != last_type:
-                    last_guids, last_fact, last_type = guids, fact, name_type
-                    lanes = self._lanes.of(guids, command.facts[fact], name_type)
-                name_end = _DESTINATION_END[name_type] + (
+                name_end = DESTINATION_END[name_type] + (
                     name_bytes if name_type == QUEUE_TYPE_DIRECT else 0
                 )
-                name = data[at + _DESTINATION_AT : at + name_end]
+                name = data[at + DESTINATION_AT : at + name_end]
                 lane = lanes.get(name)
                 if lane is None and name not in lanes:
                     lane = lanes[name] = self._new_lane(k, name_end)
+            if lane is not None and (flags & PARTED or life != TIME_INFINITE_S):
+                due_ms = deadline_ms(sent, life)
+                number = _next_number(lane, data, at, flags)
+                if number < 0 or 0 < due_ms <= now_ms:
+                    lane = None
             if lane is not None:
-                queue, history, high = lane.queue, lane.history, ordinal >> HISTORY_BITS
-                if history.high != high or history.sent_time != sent:
-                    history.turn_to(sent, high)
-                if history.bitmap & _BITS[ordinal & ORDINAL_MASK]:
-                    verdicts[k] = _DUPLICATE
-                    continue
+                queue, history = lane.queue, lane.history
+                if not number:
+                    high = ordinal >> HISTORY_BITS
+                    if history.high != high or history.sent_time != sent:
+                        history.turn_to(sent, high)
+                    if history.bitmap & _BITS[ordinal & ORDINAL_MASK]:
+                        verdicts[k] = _DUPLICATE
+                        continue
                 charged = queue.total_bytes + queue.subqueue_bytes + size
                 if charged > lane.limit_bytes or total_bytes + size > limit_bytes:
                     lane = None
             if lane is None:
                 rows, bodies = self._close(sequential_id, total_bytes)
+                self._advanced.clear()
                 verdicts[k] = self._judge(k)
                 sequential_id, total_bytes = counters.sequential_id, counters.total_bytes
                 continue
-            if not history.is_dirty:
-                history.touch()
-            history.bitmap |= _BITS[ordinal & ORDINAL_MASK]
-            lifetime_ms = horizon_ms if reach == TIME_INFINITE_S else reach * 1000
-            if (now_ms if sent <= now_s else sent * 1000) + lifetime_ms > history.forget_at_ms:
-                history.keep(lifetime_ms)
+            if number:
+                level = FLAG_PR
+                self._advance_to(k, lane, number)
+            else:
+                level = FLAG_PR - (bits & FLAG_PR)
+                if not history.is_dirty:
+                    history.touch()
+                history.bitmap |= _BITS[ordinal & ORDINAL_MASK]
+                lifetime_ms = horizon_ms if reach == TIME_INFINITE_S else reach * 1000
+                if (now_ms if sent <= now_s else sent * 1000) + lifetime_ms > history.forget_at_ms:
+                    history.keep(lifetime_ms)
             sequential_id = sequential_id % SEQUENTIAL_ID_MAX + 1
-            level = FLAG_PR - (bits & FLAG_PR)
-            key = key_of(lane.queue_id, level << 56 | sequential_id)
+            place = level << 56 | sequential_id
+            key = key_of(lane.queue_id, place)
             rows[key] = row = row_of(
                 _ROW_BEGINS[flags & _FLAGS_MASK],
                 index,
@@ -300,10 +221,14 @@ class PlainRun:
                 body + k,
                 checksum,
                 size,
+                due_ms,
                 lane.source,
                 ordinal,
                 now_s,
             )
+            if due_ms:
+                self._deadlines[DEADLINE_KEY.pack(due_ms, lane.queue_id, place)] = b""
+                counters.deadlines_from_ms = min(counters.deadlines_from_ms, due_ms)
             bodies.append(body + k)
             woken.add(lane.queue_id)
             total_bytes += size
@@ -317,7 +242,12 @@ class PlainRun:
             ) and sequential_id < _ALIKE_ID_MAX:
                 tried = fact
                 room = min(lane.limit_bytes - charged, limit_bytes - total_bytes)
-                taken = self._take_alike(k, lane, key, row, data, start, room)
+                ordinals = (self._numbered_ordinals if number else self._alike_ordinals)(
+                    k, lane, data, start, room
+                )
+                taken = len(ordinals) - 1
+                if taken:
+                    self._take_alike(k, lane, place, row, ordinals, due_ms)
                 sequential_id += taken
                 total_bytes += offsets[k + 1 + taken] - end
                 next(islice(columns, taken, taken), None)
@@ -325,21 +255,25 @@ class PlainRun:
         self._close(sequential_id, total_bytes)
         return verdicts
 
-    def _take_alike(
-        self, last: int, lane: Lane, key: bytes, row: bytes, data: bytes, start: int, room: int
-    ) -> int:
-        """Enqueue the packets after `last` for as long as they differ from it only in ordinal and
-        body.
+    def _advance_to(self, k: int, lane: Lane, number: int) -> None:
+        """Have a sequence advance, and its sender told, which is the same for all of a lane."""
+        stream = lane.stream
+        if self._advanced.get(stream.stream_id) is lane:
+            stream.number = number
+        else:
+            self._advanced[stream.stream_id] = lane
+            self._advance(k, stream, number)
 
-        `key` and `row` are those of `last`, the newest packet; `room`: bytes left of the quotas.
-        Returns the number of packets taken.
+    def _take_alike(
+        self, last: int, lane: Lane, place: int, row: bytes, ordinals: list[int], due_ms: int
+    ) -> None:
+        """Enqueue the packets after `last`, which have these ordinals behind its own, and differ
+        from it only in ordinal, numbers and body.
+
+        `place` and `row` are those of `last`, the newest packet.
         """
-        ordinals = self._alike_ordinals(last, lane, data, start, room)
-        count = len(ordinals) - 1
-        if not count:
-            return 0
-        command, queue = self._command, lane.queue
-        first, (queue_id, place) = last + 1, POSITION_KEY.unpack(key)
+        command, queue, count = self._command, lane.queue, len(ordinals) - 1
+        first, queue_id = last + 1, lane.queue_id
         offsets = command.offsets[first : first + count + 1]
         begins = offsets[:-1]
         sizes = [*map(sub, offsets[1:], begins)]
@@ -356,17 +290,21 @@ class PlainRun:
             range(body, body + count),
             command.checksums[first : first + count],
             sizes,
+            repeat(due_ms),
             repeat(lane.source),
             islice(ordinals, 1, None),
             repeat(self._ledger.now_ms // 1000),
         )
-        keys = map(POSITION_KEY.pack, repeat(queue_id), range(place + 1, place + 1 + count))
+        places = range(place + 1, place + 1 + count)
         if count >= _ALIKE_RUN_MIN:
             at, all_offsets = len(self._rows) - 1, command.offsets[last : first + count + 1]
+            key = POSITION_KEY.pack(queue_id, place)
             self._alike.append(Alike(at, key, row, all_offsets, array("I", ordinals)))
-        self._rows.update(zip(keys, rows, strict=False))
+        self._rows.update(zip(map(POSITION_KEY.pack, repeat(queue_id), places), rows, strict=False))
+        if due_ms:
+            deadlines = map(DEADLINE_KEY.pack, repeat(due_ms), repeat(queue_id), places)
+            self._deadlines.update(dict.fromkeys(deadlines, b""))
         self._bodies += range(body, body + count)
-        return count
 
     def _alike_ordinals(
         self, last: int, lane: Lane, data: bytes, start: int, room: int
@@ -394,11 +332,40 @@ class PlainRun:
         history.bitmap = bitmap
         return ordinals
 
+    def _numbered_ordinals(
+        self, last: int, lane: Lane, data: bytes, start: int, room: int
+    ) -> list[int]:
+        """Return the ordinals of `last` and of those that follow it in its sequence and are like
+        it, and have the sequence advance to the last one.
+        """
+        command, stream, alike_of = self._command, lane.stream, lane.numbered_alike_of
+        first, end_max = last + 1, last + 1 + _ALIKE_RUN_MAX
+        fact, bytes_max = command.facts_of[last], command.offsets[first] + room
+        reached, sequence, size_min = stream.number, stream.sequence, lane.size_min
+        bits, head, ordinal, tail, *_, rest = alike_of(data, start + command.offsets[last])
+        ordinals = [ordinal]
+        offsets = command.offsets[first : end_max + 1]
+        columns = zip(offsets, offsets[1:], command.facts_of[first:end_max], strict=False)
+        for begin, end, own_fact in columns:
+            if own_fact != fact or end > bytes_max or end - begin < size_min:
+                break
+            own_bits, own_head, ordinal, own_tail, own, own_sequence, number, previous, own_rest = (
+                alike_of(data, start + begin)
+            )
+            if own_head != head or own_tail != tail or own_rest != rest or own_bits != bits:
+                break
+            if own & SPECIAL or own_sequence != sequence or not previous <= reached < number:
+                break
+            reached = number
+            ordinals.append(ordinal)
+        stream.number = reached
+        return ordinals
+
     def _new_lane(self, k: int, name_end: int) -> Lane | None:
         self._lanes.size += 1
         lane = self._open_lane(k)
         if lane is not None:
-            lane.reads_to(name_end)
+            lane.read_to(name_end)
         return lane
 
     def _close(self, sequential_id: int, total_bytes: int) -> tuple[dict[bytes, bytes], list[int]]:
@@ -417,8 +384,24 @@ class PlainRun:
                 applied.woken_queue_ids,
                 self._alike,
             )
-            self._rows, self._bodies, self._alike = {}, [], []
+            if self._deadlines:
+                ledger.state.put_rows(Table.DEADLINE, self._deadlines)
+            self._rows, self._bodies, self._alike, self._deadlines = {}, [], [], {}
         return self._rows, self._bodies
+
+
+def _next_number(lane: Lane, data: bytes, at: int, flags: int) -> int:
+    """Return the TxSequenceNumber of a packet, 0 if it is not transactional; below 0 if it must be
+    judged, since its lane does not take it, it is not the next one or owes a final acknowledgement.
+    """
+    if flags & PARTED and not lane.takes(data, at, flags):
+        return -1
+    if not flags & FLAG_TH:
+        return 0
+    stream = lane.stream
+    _, sequence, number, previous = NUMBERS.unpack_from(data, at + lane.numbers_at)
+    is_next = sequence == stream.sequence and previous <= stream.number < number
+    return int(number) if is_next and stream.last_access_ms and not flags & _JOURNALED else -1
 
 
 def _bytes_of(command: EdgeBatch) -> tuple[bytes, int]:
@@ -429,7 +412,7 @@ def _bytes_of(command: EdgeBatch) -> tuple[bytes, int]:
     packets, begin = command.packets, command.body_offset
     whole = packets.obj
     if isinstance(whole, bytes) and len(whole) >= begin + len(packets):
-        first = slice(begin, begin + _DESTINATION_AT)
-        if whole[first] == packets[:_DESTINATION_AT]:
+        first = slice(begin, begin + DESTINATION_AT)
+        if whole[first] == packets[:DESTINATION_AT]:
             return whole, begin
     return bytes(packets), 0

@@ -143,7 +143,7 @@ def transaction_header_offset(buffer: Buffer, offset: int, head: Head) -> int:
         raise ValueOutOfRange(
             "UserHeader.Flags.TH", "MS-MQMQ 2.2.20.5", "the packet has no TransactionHeader"
         )
-    return _user_header_end(buffer, offset, flags)
+    return user_header_end(buffer, offset, flags)
 
 
 def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int, int]:
@@ -159,7 +159,7 @@ def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int,
 def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
     """Return the offset of a checked packet's MessagePropertiesHeader, as above."""
     flags = head.user_flags
-    position = _user_header_end(buffer, offset, flags)
+    position = user_header_end(buffer, offset, flags)
     if flags & FLAG_TH:
         position += transaction_header_size(buffer, position)
     if flags & FLAG_SH:
@@ -167,7 +167,8 @@ def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
     return position
 
 
-def _user_header_end(buffer: Buffer, offset: int, flags: int) -> int:
+def user_header_end(buffer: Buffer, offset: int, flags: int) -> int:
+    """Return where the UserHeader of a checked packet with these flags ends."""
     position = offset + _DESTINATION_OFFSET
     for shift in (DQ_SHIFT, AQ_SHIFT, RQ_SHIFT):
         position += queue_name_size(buffer, position, flags >> shift & QUEUE_TYPE_MASK)

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qm.model.arrivals.arrivals import Arrivals
 from qm.model.values.commands import Facts
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.structures.queue_name import DirectQueueFormatName, PublicQueueFormatName
 from tests.unit.model.world import NOW_S, PEER, PEER_ADDRESS, World, direct, packet
 
 SEQUENCE = 9 << 32 | 1
+SECURED = SecurityHeader(sender_id_type=1, security_id=b"\1\1\0\0\0\0\0\5\7\0\0\0")
+SEALED = SecurityHeader(is_body_encrypted=True, encryption_key=b"key")
 NAMES = [
     direct("orders"),
     direct("ORDERS"),
@@ -34,7 +38,10 @@ plain = st.fixed_dictionaries(
         "has_positive_journaling": st.booleans(),
         "sent_time": st.sampled_from([NOW_S, NOW_S - 5, NOW_S - 100]),
         "time_to_reach_queue": st.sampled_from([0xFFFF_FFFF, 60, 0xFFFF_FFFF]),
+        "time_to_be_received": st.sampled_from([0xFFFF_FFFF, 0xFFFF_FFFF, 60, 4, 0]),
         "source_queue_manager": st.sampled_from([PEER, b"OTHER-QUEUE-MNGR"]),
+        "security": st.sampled_from([None, None, SECURED, SEALED]),
+        "response_queue": st.sampled_from([None, direct("audit")]),
     }
 )
 special = st.fixed_dictionaries(
@@ -48,6 +55,58 @@ special = st.fixed_dictionaries(
 )
 transactional = st.integers(1, 6).map(
     lambda n: {"message_id": n, "to": "exact", "sequence": (SEQUENCE, n, n - 1)}
+)
+transactional_fields = st.fixed_dictionaries(
+    {
+        "to": st.sampled_from(
+            [direct("exact"), direct("exact"), direct("EXACT"), direct("orders")]
+        ),
+        "sent_time": st.sampled_from([NOW_S, NOW_S - 5]),
+        "time_to_be_received": st.sampled_from([0xFFFF_FFFF, 0xFFFF_FFFF, 60]),
+        "security": st.sampled_from([None, None, SECURED, SEALED]),
+        "response_queue": st.sampled_from([None, direct("audit"), direct("a longer name")]),
+        "has_negative_journaling": st.sampled_from([False, False, False, True]),
+        "properties": st.sampled_from([{"flags": 0}, {"flags": 0}, {"flags": 0xF}]),
+        "connector_type": st.sampled_from([None, None, bytes(range(16))]),
+        "source_queue_manager": st.sampled_from([PEER, PEER, b"OTHER-QUEUE-MNGR"]),
+    }
+)
+
+
+def numbered(
+    fields: dict[str, Any], facts: int, sequence: int, numbers: list[tuple[int, int, int]]
+) -> list[tuple[dict[str, Any], int]]:
+    """Return messages that differ in ordinal, numbers and body: of each, its number, how far the
+    previous one lies before it, and its size.
+    """
+    return [
+        (
+            fields
+            | {
+                "message_id": number,
+                "sequence": (SEQUENCE + sequence, number, max(number - gap, 0)),
+                "body": b"b" * size,
+                "final_ack": size == 299,
+            },
+            facts,
+        )
+        for number, gap, size in numbers
+    ]
+
+
+sequences = st.builds(
+    numbered,
+    transactional_fields,
+    st.integers(0, 1),
+    st.sampled_from([0, 0, 0, 1]),
+    st.lists(
+        st.tuples(st.integers(1, 12), st.integers(1, 3), st.sampled_from([0, 50, 50, 299])),
+        max_size=12,
+    )
+    | st.integers(1, 20).map(
+        lambda first: [(first + k, 1, 299 if k == 25 else 10) for k in range(40)]
+    )
+    | st.integers(1, 20).map(lambda first: [(first + 2 * k, 2, 10) for k in range(280)]),
 )
 batches = st.lists(
     st.lists(
@@ -72,12 +131,14 @@ alike = st.builds(
 )
 """Messages that differ in ordinal and body alone: some known, some beyond a quota."""
 streams = st.lists(
-    st.lists(alike, min_size=1, max_size=4)
+    st.lists(alike | sequences | sequences, min_size=1, max_size=6)
     .map(lambda runs: [*chain.from_iterable(runs)])
     .filter(bool),
     min_size=1,
     max_size=3,
 )
+Planned = tuple[dict[str, Any], int]
+"""Fields of a message, and the number of its facts."""
 FACTS = (Facts(1, PEER, PEER_ADDRESS, ()), Facts(2, PEER, "127.0.0.98", (b"\1\1\0\0\0\0\0\5\7",)))
 
 
@@ -88,7 +149,7 @@ def run(
     world.create("orders", quota=6)
     world.create("tight", quota=1)
     world.create("audit")
-    world.create("exact", transactional=True)
+    world.create("exact", quota=60, transactional=True)
     world.settles = settles
     transcript = []
     for messages in plan:
@@ -109,6 +170,62 @@ def run(
         transcript.append((applied.to_append(), applied))
     world.machine.settle()
     return transcript, list(world.state.rows()), world.state.references()
+
+
+def exact(number: int, previous: int | None = None, facts: int = 0, **fields: Any) -> Planned:
+    """Return the plan of a transactional message."""
+    sequence = (SEQUENCE, number, number - 1 if previous is None else previous)
+    return {"message_id": number, "to": "exact", "sequence": sequence} | fields, facts
+
+
+def with_one(message: Planned) -> list[Planned]:
+    """Return 40 messages of a sequence, and this one in between."""
+    return [
+        *(exact(number) for number in range(1, 21)),
+        message,
+        *(exact(number) for number in range(21, 41)),
+    ]
+
+
+UNCOMMON = {
+    "wants a final ack": with_one(exact(21, final_ack=True)),
+    "has a connector": with_one(exact(21, connector_type=bytes(range(16)))),
+    "is known": with_one(exact(20)),
+    "is too early": with_one(exact(23, 22)),
+    "leaves a gap": with_one(exact(30, 20)),
+    "belongs to another sequence": with_one(exact(1, sequence=(SEQUENCE + 1, 1, 0))),
+    "belongs to an older sequence": with_one(exact(1, sequence=(SEQUENCE - 1, 1, 0))),
+    "asks for acknowledgements": with_one(exact(21, properties={"flags": 0xF})),
+    "is secured": with_one(exact(21, security=SECURED)),
+    "is sealed": with_one(exact(21, security=SEALED)),
+    "is journaled": with_one(exact(21, has_negative_journaling=True)),
+    "expires": with_one(exact(21, time_to_be_received=60)),
+    "is expired": with_one(exact(21, time_to_be_received=1, sent_time=NOW_S - 5)),
+    "comes from elsewhere": with_one(exact(21, facts=1, final_ack=True)),
+    "is not transactional": with_one(({"message_id": 900, "to": "exact"}, 0)),
+    "all are secured": [exact(number, security=SECURED) for number in range(1, 300)],
+    "all expire": [exact(number, time_to_be_received=60) for number in range(1, 300)],
+    "plain ones expire": [({"message_id": n, "time_to_be_received": 9}, 0) for n in range(1, 300)],
+    "plain ones are secured": [({"message_id": n, "security": SECURED}, 0) for n in range(1, 300)],
+    "plain ones want to be heard of": [
+        ({"message_id": n, "security": SECURED, "properties": {"flags": 0xF}}, 0)
+        for n in range(1, 9)
+    ],
+}
+
+
+@pytest.mark.parametrize("plan", UNCOMMON.values(), ids=UNCOMMON)
+def test_both_ways_are_the_same_around_a_message_that(plan: list[Planned]) -> None:
+    plans = [[plan[0]], plan[1:]]
+    fast = run(plans)
+    with mock.patch("qm.model.arrivals.fast_arrivals.NOT_PLAIN", 0xFFFF_FFFF):
+        assert fast == run(plans)
+
+
+def test_a_run_of_a_sequence_is_judged_once() -> None:
+    with mock.patch.object(Arrivals, "_judge", autospec=True, side_effect=Arrivals._judge) as judge:
+        run([[exact(number) for number in range(1, 200)]])
+    assert judge.call_count == 1
 
 
 @given(batches | streams)
