@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from qm.api.gate.events import EventLog
 from qm.api.server import ApiConfig, ApiServer
@@ -35,7 +35,6 @@ from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
 from qm.node.upkeep import consensus_health, descriptors, housekeeping, scrubber
-from qm.node.upkeep.archive_source import Archiving
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.descriptors import Descriptors
 from qm.node.upkeep.diagnosis import Diagnosis
@@ -55,6 +54,9 @@ from raft.identity import Identity, IdentityRefused
 from raft.step import Alarm, AlarmKind
 from raft.transport.grpc_transport import GrpcConfig, GrpcTransport
 from raft.transport.transport import TransportEvents
+
+if TYPE_CHECKING:
+    from qm.node.upkeep.archive_source import Archiving
 
 logger = logging.getLogger(__name__)
 
@@ -112,15 +114,7 @@ class Service:
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self.api: Final = self._new_api_server(tls)
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
-        self._archiving = Archiving(
-            config.archive,
-            self.replicated,
-            self.msmq,
-            self._journal.alarm,
-            metrics,
-            self.members,
-            self._signer,
-        )
+        self._archiving = self._new_archiving() if config.archive.url else None
         self._descriptors = Descriptors(metrics)
         self._certificates = Certificates(certificate_files(config.tls), metrics)
         self._keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
@@ -192,6 +186,19 @@ class Service:
             None if is_insecure else tls.callers,
         )
 
+    def _new_archiving(self) -> "Archiving":
+        from qm.node.upkeep.archive_source import Archiving  # loads Arrow
+
+        return Archiving(
+            self._config.archive,
+            self.replicated,
+            self.msmq,
+            self._journal.alarm,
+            self._metrics,
+            self.members,
+            self._signer,
+        )
+
     def _new_scrubber(self, peers: PeerCopies) -> Scrubber:
         replicated, journal, config = self.replicated, self._journal, self._config
         healer = Healer(
@@ -250,13 +257,15 @@ class Service:
         self._die(text)
 
     def _on_proof(self, mark: Mark, proof: Proof) -> None:
-        self._archiving.proved(mark, proof)
+        if self._archiving is not None:
+            self._archiving.proved(mark, proof)
 
     def inspect(self) -> relay_pb2.InspectReply:
         """Return this node's state for other nodes."""
         reply = inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
         reply.takes_messages = self.disk.admits_messages and not self._drain.is_draining
-        self._archiving.describe(reply)
+        if self._archiving is not None:
+            self._archiving.describe(reply)
         return reply
 
     async def start(self) -> None:
@@ -289,7 +298,7 @@ class Service:
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks, is_durable=True)
         begin("roster", ASK_EVERY_S, self._look_for_members)
         begin("clock", WATCH_EVERY_S, self._timekeeper.watch)
-        if self._archiving.archiver is not None:
+        if self._archiving is not None:
             begin("archive", STEP_EVERY_S, self._archiving.archiver.step)
         if self._config.kubernetes.label_leader:
             label = LeaderLabel(
@@ -335,7 +344,8 @@ class Service:
     async def _end_rounds(self) -> None:
         self.operations.log_levels.close()
         await asyncio.gather(self._rounds.stop(), self._duties.stop())
-        await self._archiving.stop()
+        if self._archiving is not None:
+            await self._archiving.stop()
 
 
 def replicated_config(config: NodeConfig, identity: Identity) -> ReplicatedConfig:
