@@ -1,6 +1,7 @@
 """Calls that any node of a cluster can answer: tries one node after another until one does."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -10,6 +11,7 @@ import grpc
 import msgspec
 from grpc import aio
 
+from qm.client.endpoints import cause_of, full_endpoint
 from qm.client.errors import ClientError, Unavailable, error_of
 from qm.pb import control_pb2_grpc, data_pb2_grpc
 
@@ -63,6 +65,13 @@ class Tls(msgspec.Struct, frozen=True):
             self.authority.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes()
         )
 
+    def context(self) -> ssl.SSLContext:
+        """Return what a handshake needs. Raises OSError (ssl.SSLError for files of no use)."""
+        context = ssl.create_default_context(cafile=str(self.authority))
+        context.load_cert_chain(self.certificate, self.key)
+        context.set_alpn_protocols(["h2"])
+        return context
+
 
 class Method(Protocol[Request__contra, Reply__co]):
     """A unary call of a stub of grpc.aio."""
@@ -98,14 +107,19 @@ class Stubs:
 class Calls:
     """Channels to the nodes of a cluster; keeps using a node as long as it answers."""
 
-    def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
-        """`endpoints`: host:port of the nodes' APIs, any number of them. Without `tls` a node
-        answers only on loopback, and only if its configuration allows it.
+    def __init__(
+        self, endpoints: Sequence[str], tls: Tls | None = None, connect_s: float | None = None
+    ) -> None:
+        """`endpoints`: HOST or HOST:PORT of the nodes' APIs, any number of them. Without `tls` a
+        node answers only on loopback, and only if its configuration allows it. `connect_s`: how
+        long it may take until the first of them is reached; None: as long as the call may take.
         """
         if not endpoints:
             raise ValueError("no endpoints: name at least one node as host:port")
-        self.endpoints = tuple(endpoints)
+        self.endpoints = tuple(map(full_endpoint, endpoints))
         self._tls = tls
+        self._connect_s = connect_s
+        self._has_answered = connect_s is None
         self._credentials = tls.credentials() if tls is not None else None
         self._stubs: dict[int, Stubs] = {}
         self._at = 0
@@ -117,9 +131,12 @@ class Calls:
 
     def stubs(self) -> Stubs:
         """Return the stubs of the node that is asked first."""
-        stubs = self._stubs.get(self._at)
+        return self._stubs_of(self._at)
+
+    def _stubs_of(self, at: int) -> Stubs:
+        stubs = self._stubs.get(at)
         if stubs is None:
-            stubs = self._stubs[self._at] = Stubs(self._channel(self.endpoint))
+            stubs = self._stubs[at] = Stubs(self._channel(self.endpoints[at]))
         return stubs
 
     def leave(self, stubs: Stubs) -> None:
@@ -145,24 +162,81 @@ class Calls:
         end = loop.time() + wait_s + deadline_s
         metadata = ((CALL_ID_KEY, uuid4().hex), *session_metadata(session_epoch))
         pause = _PAUSE_FIRST_S
+        if not self._has_answered:
+            await self.reach()
         for attempt in range(1, 1 << 31):
             stubs = self.stubs()
             left = end - loop.time()
             try:
-                return await method(stubs)(
+                reply = await method(stubs)(
                     request, timeout=min(left, wait_s + ATTEMPT_S), metadata=metadata
                 )
             except aio.AioRpcError as failure:
                 error = error_of(failure)
                 if error is not None:
+                    self._has_answered = True
                     raise error from None
+                if not self._has_answered and (cause := await self._cause(self._at)):
+                    # Such as a certificate that the node refuses once it has been connected.
+                    raise Unavailable(cause) from None
                 self.leave(stubs)
                 if loop.time() + pause >= end:
                     raise self._unavailable(failure) from None
+            else:
+                self._has_answered = True
+                return reply
             if attempt % len(self.endpoints) == 0:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _PAUSE_MAX_S)
         raise AssertionError("unreachable")
+
+    async def reach(self) -> None:
+        """Ask that node first which is connected first. Raises Unavailable, which names the cause
+        for each node, when none is within `connect_s` or it is clear that none will be.
+        """
+        trying = {
+            asyncio.ensure_future(self._obstacle(at)): at for at in range(len(self.endpoints))
+        }
+        waiting, causes = set(trying), []
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    if cause := each.result():
+                        causes.append(cause)
+                    else:
+                        self._at = trying[each]
+                        return
+        finally:
+            for each in waiting:
+                each.cancel()
+        raise Unavailable(f"no node is reached: {'; '.join(causes)}")
+
+    async def _obstacle(self, at: int) -> str:
+        """Wait until a node is connected; return why it is not, "" if it is."""
+        limit_s = self._connect_s or ATTEMPT_S
+        channel = self._stubs_of(at).channel
+        try:
+            async with asyncio.timeout(limit_s):
+                state = channel.get_state(try_to_connect=True)
+                while state is not grpc.ChannelConnectivity.READY:
+                    has_failed = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+                    if has_failed and (cause := await self._cause(at)):
+                        return cause
+                    await channel.wait_for_state_change(state)
+                    state = channel.get_state(try_to_connect=True)
+        except TimeoutError:
+            return f"no answer from {self.endpoints[at]} within {limit_s:g} s"
+        return ""
+
+    async def _cause(self, at: int) -> str:
+        tls, endpoint = self._tls, self.endpoints[at]
+        try:
+            context = None if tls is None else tls.context()
+        except OSError as error:
+            return f"{endpoint}: the certificate and its key cannot be used: {error}"
+        name = "" if tls is None else tls.server_name
+        return await cause_of(endpoint, context, name, self._connect_s or ATTEMPT_S)
 
     async def close(self) -> None:
         """Close every channel."""

@@ -119,7 +119,6 @@ class ReceivedMessage:
         "number",
         "packet",
         "queue_id",
-        "returns",
         "verdict_class",
     )
 
@@ -132,7 +131,6 @@ class ReceivedMessage:
         arrived_time_s: int,
         verdict_class: int,
         flags: int,
-        returns: int = 0,
     ) -> None:
         self.packet: Final = packet
         """The whole UserMessage, decrypted."""
@@ -143,9 +141,6 @@ class ReceivedMessage:
         self.verdict_class: Final = verdict_class
         """Why it became a dead letter, as MessageClass; 0 if the packet's own class applies."""
         self.flags: Final = flags
-        self.returns: Final = returns
-        """How often earlier readers had it and did not take it. 0 in a plain receive, which knows
-        nothing of a message that has left its queue."""
         self._arrived_time_s = arrived_time_s
 
     @cached_property
@@ -286,7 +281,6 @@ def messages_of(batch: data_pb2.MessageBatch) -> list[ReceivedMessage]:
             batch.arrived_times_s,
             batch.message_classes,
             batch.flags,
-            batch.returns or [0] * count,
             strict=True,
         )
     ]
