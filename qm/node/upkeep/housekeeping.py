@@ -43,7 +43,7 @@ REOPEN_FREE_BYTES: Final = 4 << 20
 """With less the state is not opened again after it found no space: opening needs some itself, and
 until it is tried the state can be read from memory."""
 SPARSE_EVERY_S: Final = 10.0
-CERTIFICATES_EVERY_S: Final = 3_600.0
+CERTIFICATES_EVERY_S: Final = 30.0
 CERTIFICATE_WARNING_S: Final = 30 * 24 * 3600
 
 
@@ -221,6 +221,8 @@ class Certificates:
     def __init__(self, files: tuple[Path, ...], metrics: Metrics) -> None:
         self._files = files
         self._expiry = metrics.gauge("quorate_certificate_expiry_seconds")
+        self._warned: dict[Path, int] = {}
+        """Days that were left when it was said last, once a day."""
 
     async def look(self) -> None:
         """Read when each ends."""
@@ -231,7 +233,8 @@ class Certificates:
                 logger.warning("%s", error)
                 continue
             self._expiry.labels(file=file.name).set(left)
-            if left < CERTIFICATE_WARNING_S:
-                days = int(left / 86_400)
+            days = int(left / 86_400)
+            if left < CERTIFICATE_WARNING_S and self._warned.get(file) != days:
+                self._warned[file] = days
                 logger.warning("%s ends in %d days: `qm pki renew` it", file, days)
         await asyncio.sleep(0)
