@@ -28,6 +28,7 @@ _NOUNS: Final = {
     "completion": "qm.cli.completion:completion",
     "config": "qm.cli.cluster.config:config",
     "deadletter": "qm.cli.queues.copies:deadletter",
+    "context": "qm.cli.cluster.context:context",
     "defs": "qm.cli.queues.defs:defs",
     "demo": "qm.cli.drills.demo:demo",
     "dev": "qm.cli.cluster.dev:dev",

@@ -29,7 +29,7 @@ def test_leadership_moves_and_a_drained_node_serves_again(tmp_path: Path) -> Non
             drained = await qm(nodes, "cluster", "drain", follower, "--yes")
             assert drained["leader"] is False
             await eventually(lambda: leader_of(nodes), lambda seen: seen not in ("", follower))
-            checked = await qm(nodes, "check", exit_code=1)
+            checked = await qm(nodes, "check", "cluster", exit_code=1)
             assert {row["node"]: row["problems"] for row in checked}[follower] == ["draining"]
             await qm(nodes, "cluster", "undrain", follower)
             assert (await qm(nodes, "check", "cluster"))[0]["problems"] == []

@@ -1,5 +1,6 @@
 """`qm check`: checks with an exit code, for scripts, probes and tests of an installation."""
 
+import asyncio
 import http.client
 import secrets
 import sys
@@ -10,27 +11,158 @@ from typing import Any, Final
 import click
 from typing_extensions import override
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.cluster.conditions import (
+    CHECKS,
+    LIMITS,
+    METRICS,
+    Facts,
+    Limits,
+    NodeFacts,
+    judged,
+    nagios_text,
+)
+from qm.cli.lib.connection import Connection, connected, exiting
 from qm.cli.lib.output import output_option, show_rows
+from qm.cli.lib.pages import all_pages
+from qm.cli.lib.text import printable
 
 PROBE_TIMEOUT_S: Final = 2.0
+NODE_S: Final = 2.0
+"""How long one node may take to say how it is."""
 _BODY_MAX_BYTES: Final = 4096
 _OK: Final = 200
 
 
 class _Checks(click.Group):
-    """`qm check` alone means `qm check cluster`."""
+    """`qm check` alone means `qm check all`."""
 
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["cluster", *args]
+            args = ["all", *args]
         return super().parse_args(ctx, args)
 
 
 @click.group(cls=_Checks)
 def check() -> None:
-    """Check whether all is well; `cluster` unless another check is named."""
+    """Check whether all is well; `all` unless another check is named."""
+
+
+@check.command("all")
+@click.option("--only", "only", type=click.Choice(CHECKS), multiple=True, help="Repeatable.")
+@click.option(
+    "--limit",
+    "given",
+    metavar="CHECK=WARNING:CRITICAL",
+    multiple=True,
+    help="Other limits, such as dead_letters=10:100; repeatable.",
+)
+@output_option
+@connected
+def all_checks(
+    connection: Connection, only: tuple[str, ...], given: tuple[str, ...], output: str
+) -> None:
+    """Judge quorum, disk, certificate, quota, dead letters, oldest message, outgoing, archive and
+    replica lag, for people and for Nagios.
+
+    Exit code 0: all is well, 1: a warning, 2: critical, also when no node answers.
+    """
+    limits = dict(LIMITS) | dict(map(_limits, given))
+    facts = exiting(lambda: asyncio.run(_facts(connection)))
+    findings = judged(facts, only or CHECKS, limits)
+    if output == "table":
+        status = facts.of_cluster()
+        for line in nagios_text("" if status is None else status.computer_name, findings):
+            click.echo(printable(line))
+    else:
+        rows = [
+            {
+                "check": one.check,
+                "level": one.level.name.lower(),
+                "text": one.text,
+                "value": one.value,
+                "unit": one.unit,
+            }
+            for one in findings
+        ]
+        show_rows(rows, (), output)
+    sys.exit(max(one.level for one in findings))
+
+
+def _limits(text: str) -> tuple[str, Limits]:
+    name, _, values = text.partition("=")
+    warning, _, critical = values.partition(":")
+    if name not in LIMITS:
+        raise click.UsageError(f"{name!r} has no limits; these have: {', '.join(LIMITS)}")
+    try:
+        return name, Limits(float(warning), float(critical), LIMITS[name].is_floor)
+    except ValueError:
+        raise click.UsageError(f"{text!r} is not CHECK=WARNING:CRITICAL, two numbers") from None
+
+
+async def _facts(connection: Connection) -> Facts:
+    """Ask every endpoint at once, and one that answered for outgoing queues."""
+    from qm.client.calls import Calls
+
+    wires = [
+        Calls((endpoint,), connection.tls(), connection.connect_s)
+        for endpoint in connection.endpoints
+    ]
+    try:
+        nodes = await asyncio.gather(*map(_node_facts, wires))
+        outgoing: list[Any] = []
+        for wire, node in zip(wires, nodes, strict=True):
+            if node.status is not None and node.status.leader:
+                outgoing = await _outgoing_queues(wire)
+                break
+        return Facts(tuple(nodes), tuple(outgoing))
+    finally:
+        for wire in wires:
+            await wire.close()
+
+
+async def _node_facts(wire: Any) -> NodeFacts:
+    from qm.client.errors import Unavailable
+    from qm.pb import control_pb2 as pb
+
+    endpoint = wire.endpoint
+    try:
+        status = await wire.call(
+            lambda stubs: stubs.cluster.GetStatus, pb.GetStatusRequest(), deadline_s=NODE_S
+        )
+        found = await wire.call(
+            lambda stubs: stubs.nodes.GetDiagnostics, pb.GetDiagnosticsRequest(), deadline_s=NODE_S
+        )
+    except Unavailable as error:
+        return NodeFacts(endpoint, str(error))
+    return NodeFacts(endpoint, "", status, _metrics(found.metrics.decode("utf-8", "replace")))
+
+
+def _metrics(text: str) -> dict[str, dict[str, float]]:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        if family.name in METRICS:
+            values = found.setdefault(family.name, {})
+            for sample in family.samples:
+                values[", ".join(sample.labels.values())] = sample.value
+    return found
+
+
+async def _outgoing_queues(wire: Any) -> list[Any]:
+    from qm.client.errors import Unavailable
+    from qm.pb import control_pb2 as pb
+
+    try:
+        return await all_pages(
+            wire,
+            lambda stubs: stubs.outgoing.ListOutgoing,
+            lambda token: pb.ListOutgoingRequest(page_size=1_000, page_token=token),
+            "queues",
+        )
+    except Unavailable:
+        return []
 
 
 @check.command()
@@ -40,23 +172,21 @@ def cluster(connection: Connection, output: str) -> None:
     """Check every endpoint. Exit code 1: something needs attention."""
     rows = []
     for endpoint in connection.endpoints:
-        one = Connection((endpoint,), connection.authority, connection.certificate, connection.key)
-        rows.append({"endpoint": endpoint} | one.run(_health))
+        found = connection.at(endpoint).run_each(_health)
+        if isinstance(found, str):
+            found = {"node": "", "leader": "", "applied_index": None, "problems": [found]}
+        rows.append({"endpoint": endpoint} | found)
     show_rows(rows, ("endpoint", "node", "leader", "applied_index", "problems"), output)
     if any(row["problems"] for row in rows):
         sys.exit(1)
 
 
 async def _health(wire: Any) -> dict[str, Any]:
-    from qm.client.errors import Unavailable
     from qm.pb import control_pb2
 
-    try:
-        found = await wire.call(
-            lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest(), deadline_s=2.0
-        )
-    except Unavailable:
-        return {"node": "", "leader": "", "applied_index": None, "problems": ["does not answer"]}
+    found = await wire.call(
+        lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest(), deadline_s=2.0
+    )
     problems = list(found.alarms)
     if not found.leader:
         problems.append("there is no leader")

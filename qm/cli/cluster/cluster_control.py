@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.names import complete_nodes
 from qm.cli.lib.output import confirm, output_option, show_one, show_rows, yes_option
 
 MEMBER_COLUMNS = ("name", "role", "leader", "reachable", "applied_index", "host", "version")
@@ -38,7 +39,12 @@ def members(connection: Connection, output: str) -> None:
 
 
 @click.command()
-@click.option("--to", default="", help="A member; default: the one closest to the leader's log.")
+@click.option(
+    "--to",
+    default="",
+    shell_complete=complete_nodes,
+    help="A member; default: the one closest to the leader's log.",
+)
 @output_option
 @connected
 def transfer(connection: Connection, to: str, output: str) -> None:
@@ -55,7 +61,7 @@ def transfer(connection: Connection, to: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=complete_nodes)
 @yes_option
 @output_option
 @connected
@@ -66,7 +72,7 @@ def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=complete_nodes)
 @output_option
 @connected
 def undrain(connection: Connection, node: str, output: str) -> None:
@@ -75,7 +81,7 @@ def undrain(connection: Connection, node: str, output: str) -> None:
 
 
 @click.command("can-stop")
-@click.argument("node")
+@click.argument("node", shell_complete=complete_nodes)
 @output_option
 @connected
 def can_stop(connection: Connection, node: str, output: str) -> None:
@@ -93,7 +99,7 @@ def can_stop(connection: Connection, node: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=complete_nodes)
 @click.option("--host", required=True, help="Host under which the other nodes reach it.")
 @output_option
 @connected
@@ -107,7 +113,7 @@ def add(connection: Connection, node: str, host: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=complete_nodes)
 @yes_option
 @output_option
 @connected
@@ -120,7 +126,7 @@ def remove(connection: Connection, node: str, yes: bool, output: str) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=complete_nodes)
 @output_option
 @connected
 def promote(connection: Connection, node: str, output: str) -> None:
@@ -131,7 +137,7 @@ def promote(connection: Connection, node: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=complete_nodes)
 @click.option("--host", default="", help="Default: its previous host.")
 @yes_option
 @output_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qm.cli.drills.drill_targets import Choice, acts_on_others, chosen, target_options
+from qm.cli.lib.names import complete_scenarios
 from qm.cli.lib.output import confirm, output_option, show_rows, yes_option
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def list_scenarios(output: str) -> None:
 
 
 @drill.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=complete_scenarios)
 @click.option(
     "--target", default="dev", show_default=True, metavar="dev|netns|FILE.toml|kubernetes",
     help="Processes here; in network namespaces; a cluster on the machines of a file; a release.",

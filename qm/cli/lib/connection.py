@@ -1,6 +1,7 @@
 """How a command finds its cluster, and the exit codes for errors of calls.
 
-Options first, then environment variables, then the dev cluster of the current folder (`qm dev up`).
+Endpoints or a context given as options, then by the environment; then the dev cluster of this
+folder (`qm dev up`); then the current context (`qm context use`).
 """
 
 import asyncio
@@ -13,6 +14,9 @@ from typing import Any, Final, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
+
+from qm.cli.lib.contexts import Context, find_context, read_contexts
 
 DEV_FOLDER: Final = ".quorate-dev"
 """Folder that `qm dev up` creates in the current one."""
@@ -20,6 +24,7 @@ DEV_FOLDER: Final = ".quorate-dev"
 # gRPC logs every closed connection on stderr; exit codes report what matters.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
+CONNECT_TIMEOUT_S: Final = 3.0
 EXIT_REFUSED: Final = 3
 EXIT_UNAVAILABLE: Final = 4
 EXIT_NOT_ALLOWED: Final = 5
@@ -36,15 +41,38 @@ class Connection(msgspec.Struct, frozen=True):
     key: Path | None = None
     server_name: str = ""
     """Name expected in the nodes' certificates instead of the endpoints' hosts."""
+    connect_s: float = CONNECT_TIMEOUT_S
+    """How long it may take to reach a node."""
+
+    def at(self, endpoint: str) -> "Connection":
+        """Return the way to one node of the cluster."""
+        return msgspec.structs.replace(self, endpoints=(endpoint,))
 
     def run(self, work: "Callable[[Any], Coroutine[Any, Any, _T]]") -> _T:
         """Run a coroutine with a `Calls`; end the process with its exit code if that fails."""
         from qm.client.calls import Calls  # slow to load, and not needed for --help
 
         async def main() -> _T:
-            wire = Calls(self.endpoints, self.tls())
+            wire = Calls(self.endpoints, self.tls(), self.connect_s)
+            try:
+                await wire.reach()
+                return await work(wire)
+            finally:
+                await wire.close()
+
+        return exiting(lambda: asyncio.run(main()))
+
+    def run_each(self, work: "Callable[[Any], Coroutine[Any, Any, _T]]") -> _T | str:
+        """Run it like `run`, but return the error's text when no node answers."""
+        from qm.client.calls import Calls
+        from qm.client.errors import Unavailable
+
+        async def main() -> _T | str:
+            wire = Calls(self.endpoints, self.tls(), self.connect_s)
             try:
                 return await work(wire)
+            except Unavailable as error:
+                return str(error)
             finally:
                 await wire.close()
 
@@ -55,7 +83,7 @@ class Connection(msgspec.Struct, frozen=True):
         from qm.client.client import Client
 
         async def main() -> _T:
-            async with Client(self.endpoints, tls=self.tls()) as client:
+            async with Client(self.endpoints, tls=self.tls(), connect_s=self.connect_s) as client:
                 return await work(client)
 
         return exiting(lambda: asyncio.run(main()))
@@ -97,8 +125,24 @@ def connected(command: Callable[..., _T]) -> Callable[..., _T]:
     @click.option(
         "--endpoint",
         envvar="QM_ENDPOINT",
-        metavar="HOST:PORT[,...]",
+        metavar="HOST[:PORT],...",
         help="API of one or more nodes.  [env: QM_ENDPOINT; default: the dev cluster]",
+    )
+    @click.option(
+        "--context",
+        "context_name",
+        envvar="QM_CONTEXT",
+        metavar="NAME",
+        help="A cluster by its name: `qm context`.  [env: QM_CONTEXT]",
+    )
+    @click.option(
+        "--connect-timeout",
+        envvar="QM_CONNECT_TIMEOUT",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        default=CONNECT_TIMEOUT_S,
+        show_default=True,
+        help="Time to reach a node.  [env: QM_CONNECT_TIMEOUT]",
     )
     @click.option(
         "--tls-authority",
@@ -122,34 +166,86 @@ def connected(command: Callable[..., _T]) -> Callable[..., _T]:
     def wrapped(
         *args: Any,
         endpoint: str | None,
+        context_name: str | None,
+        connect_timeout: float,
         tls_authority: Path | None,
         tls_certificate: Path | None,
         tls_key: Path | None,
         **options: Any,
     ) -> _T:
-        connection = _connection(endpoint, tls_authority, tls_certificate, tls_key)
-        return command(connection, *args, **options)
+        files = (tls_authority, tls_certificate, tls_key)
+        found = _connection(_chosen(endpoint), context_name, files)
+        return command(msgspec.structs.replace(found, connect_s=connect_timeout), *args, **options)
 
     return wrapped
 
 
-def _connection(
-    endpoint: str | None, authority: Path | None, certificate: Path | None, key: Path | None
-) -> Connection:
-    given = [file for file in (authority, certificate, key) if file is not None]
-    if given and len(given) < 3:
+_Files = tuple[Path | None, Path | None, Path | None]
+
+
+def connection_of(ctx: click.Context, connect_s: float) -> Connection:
+    """Return the `Connection` of a command whose line is not complete yet."""
+    given = {
+        name: ctx.params.get(name) or os.environ.get(f"QM_{name.upper()}")
+        for name in ("endpoint", "tls_authority", "tls_certificate", "tls_key")
+    }
+    endpoint, *rest = given.values()
+    authority, certificate, key = (Path(file) if file else None for file in rest)
+    name = ctx.params.get("context_name") or os.environ.get("QM_CONTEXT")
+    found = _connection(endpoint, name, (authority, certificate, key))
+    return msgspec.structs.replace(found, connect_s=connect_s)
+
+
+def _chosen(endpoint: str | None) -> str | None:
+    """A context that the caller wrote counts for more than endpoints of the environment."""
+
+    def is_written(parameter: str) -> bool:
+        source = click.get_current_context().get_parameter_source(parameter)
+        return source is ParameterSource.COMMANDLINE
+
+    return None if is_written("context_name") and not is_written("endpoint") else endpoint
+
+
+def _connection(endpoint: str | None, context_name: str | None, files: _Files) -> Connection:
+    given = [file for file in files if file is not None]
+    if given and len(given) < len(files):
         raise click.UsageError(
             "a certificate, its key and the authority belong together: give all three or none"
         )
-    endpoints = tuple(part for part in (endpoint or "").split(",") if part)
+    endpoints = tuple(part.strip() for part in (endpoint or "").split(",") if part.strip())
     if endpoints:
-        return Connection(endpoints, authority, certificate, key)
+        return Connection(_endpoints(endpoints), *files)
+    if context_name:
+        return _of_context(find_context(read_contexts(), context_name))
     if not given:
         found = dev_connection(Path(os.environ.get("QM_DEV_FOLDER", DEV_FOLDER)))
         if found is not None:
             return found
+        contexts = read_contexts()
+        if contexts.current:
+            return _of_context(find_context(contexts, contexts.current))
     raise click.UsageError(
-        "no cluster: give --endpoint or QM_ENDPOINT, or run `qm dev up` in this folder"
+        "no cluster: give --endpoint, --context, QM_ENDPOINT or QM_CONTEXT, choose one with"
+        " `qm context use`, or run `qm dev up` in this folder"
+    )
+
+
+def _endpoints(given: tuple[str, ...]) -> tuple[str, ...]:
+    from qm.client.endpoints import full_endpoint
+
+    try:
+        return tuple(map(full_endpoint, given))
+    except ValueError as error:
+        raise click.UsageError(f"{error}") from error
+
+
+def _of_context(context: Context) -> Connection:
+    return Connection(
+        _endpoints(context.endpoints),
+        Path(context.authority) if context.authority else None,
+        Path(context.certificate) if context.certificate else None,
+        Path(context.key) if context.key else None,
+        context.server_name,
     )
 
 

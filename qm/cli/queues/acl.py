@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import confirm, output_option, show_rows, yes_option
 
 _TYPES = ("allow", "deny")
@@ -17,8 +18,10 @@ def acl() -> None:
 
 
 @acl.command("get")
-@click.argument("queue", default="")
-@click.option("--queue", "named", default="", help="The same as QUEUE, as in `qm acl set`.")
+@click.argument("queue", default="", type=QueueName())
+@click.option(
+    "--queue", "named", type=QueueName(), default="", help="The same as QUEUE, as in `qm acl set`."
+)
 @output_option
 @connected
 def get_acl(connection: Connection, queue: str, named: str, output: str) -> None:
@@ -42,7 +45,12 @@ def get_acl(connection: Connection, queue: str, named: str, output: str) -> None
 
 @acl.command("set")
 @click.argument("entries", nargs=-1, metavar="TYPE:WHO:RIGHT[,RIGHT]...")
-@click.option("--queue", default="", help="Path name or format name; default: the queue manager.")
+@click.option(
+    "--queue",
+    type=QueueName(),
+    default="",
+    help="Path name or format name; default: the queue manager.",
+)
 @click.option("--owner", default="", help="A principal, or S-1-...")
 @click.option("--add", is_flag=True, help="Keep the existing entries.")
 @yes_option

@@ -8,6 +8,7 @@ import click
 
 from qm.cli.lib.bodies import FORMS
 from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import output_option, show_rows, yes_option
 from qm.cli.queues.browse import browse, browsed_row, confirm_choice, return_chosen
 
@@ -28,7 +29,7 @@ def journal() -> None:
 
 
 @journal.command("list")
-@click.argument("queue", default="")
+@click.argument("queue", default="", type=QueueName())
 @_LIMIT
 @_BODY
 @output_option
@@ -43,10 +44,16 @@ def list_journal(connection: Connection, queue: str, limit: int, form: str, outp
 
 
 @journal.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @click.argument("lookup_ids", nargs=-1, type=click.IntRange(1))
 @click.option("--all", "is_all", is_flag=True, help="Every copy.")
-@click.option("--to", "target", default="", help="A queue other than the message's destination.")
+@click.option(
+    "--to",
+    "target",
+    type=QueueName(),
+    default="",
+    help="A queue other than the message's destination.",
+)
 @yes_option
 @output_option
 @connected
@@ -129,7 +136,13 @@ def reasons(connection: Connection, transactional: bool, output: str) -> None:
 @deadletter.command("return")
 @click.argument("lookup_ids", nargs=-1, type=click.IntRange(1))
 @click.option("--all", "is_all", is_flag=True, help="Every dead letter.")
-@click.option("--to", "target", default="", help="A queue other than the message's destination.")
+@click.option(
+    "--to",
+    "target",
+    type=QueueName(),
+    default="",
+    help="A queue other than the message's destination.",
+)
 @_TRANSACTIONAL
 @yes_option
 @output_option

@@ -9,6 +9,7 @@ import click
 
 from qm.cli.lib.bodies import FORMS, read_body, shown_body
 from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import instant, output_option, show_rows, yes_option
 from qm.cli.queues.browse import (
     browse,
@@ -39,7 +40,7 @@ def message() -> None:
 
 
 @message.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @click.option("--body", help="The body as text.")
 @click.option("--file", help="A file with the body, - for standard input.")
 @click.option("--as", "form", type=click.Choice(FORMS), default="text", show_default=True)
@@ -50,8 +51,8 @@ def message() -> None:
 @click.option("--reach-queue-s", type=click.IntRange(0), help="Time to reach its queue.")
 @click.option("--receive-s", type=click.IntRange(0), help="Time to be received.")
 @click.option("--ack", type=click.Choice(list(_ACKNOWLEDGEMENTS)), default="none")
-@click.option("--admin-queue", default="", help="Queue for acknowledgments.")
-@click.option("--response-queue", default="")
+@click.option("--admin-queue", type=QueueName(), default="", help="Queue for acknowledgments.")
+@click.option("--response-queue", type=QueueName(), default="")
 @click.option("--journal", is_flag=True, help="Keep a copy when it has been sent.")
 @click.option("--dead-letter", is_flag=True, help="Keep a copy if it is not delivered.")
 @click.option("--correlation-id", metavar="HEX", default="", help="20 bytes.")
@@ -145,7 +146,7 @@ def _reading(command: Any) -> Any:
 
 
 @message.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @_reading
 @output_option
 @connected
@@ -175,7 +176,7 @@ def receive(
 
 
 @message.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @_reading
 @click.option("--locked", is_flag=True, help="Show locked messages and who holds them.")
 @output_option
@@ -216,9 +217,15 @@ def peek(
 
 
 @message.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @click.argument("lookup_ids", nargs=-1, required=True, type=click.IntRange(1))
-@click.option("--to", "target", required=True, help="A subqueue of QUEUE, or its main queue.")
+@click.option(
+    "--to",
+    "target",
+    type=QueueName(),
+    required=True,
+    help="A subqueue of QUEUE, or its main queue.",
+)
 @connected
 def move(connection: Connection, queue: str, lookup_ids: Sequence[int], target: str) -> None:
     """Move messages of QUEUE to a subqueue, or back."""
@@ -242,9 +249,9 @@ def move(connection: Connection, queue: str, lookup_ids: Sequence[int], target: 
 
 
 @message.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @click.argument("lookup_ids", nargs=-1, required=True, type=click.IntRange(1))
-@click.option("--to", "targets", multiple=True, required=True, help="Repeatable.")
+@click.option("--to", "targets", type=QueueName(), multiple=True, required=True, help="Repeatable.")
 @connected
 def copy(
     connection: Connection, queue: str, lookup_ids: Sequence[int], targets: Sequence[str]
@@ -261,7 +268,7 @@ def copy(
 
 
 @message.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @click.argument("lookup_id", type=click.IntRange(1))
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @connected
@@ -274,7 +281,7 @@ def save(connection: Connection, queue: str, lookup_id: int, file: Path) -> None
 
 
 @message.command()
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @connected
 def load(connection: Connection, queue: str, file: Path) -> None:
@@ -288,10 +295,16 @@ def load(connection: Connection, queue: str, file: Path) -> None:
 
 
 @message.command("return")
-@click.argument("queue")
+@click.argument("queue", type=QueueName())
 @click.argument("lookup_ids", nargs=-1, type=click.IntRange(1))
 @click.option("--all", "is_all", is_flag=True, help="Every message of QUEUE.")
-@click.option("--to", "target", default="", help="A queue other than the message's destination.")
+@click.option(
+    "--to",
+    "target",
+    type=QueueName(),
+    default="",
+    help="A queue other than the message's destination.",
+)
 @yes_option
 @output_option
 @connected

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import output_option, show_one, show_rows
 from qm.cli.lib.pages import all_pages
 
@@ -39,7 +40,7 @@ def list_outgoing(connection: Connection, output: str) -> None:
 
 
 @outgoing.command()
-@click.argument("name")
+@click.argument("name", type=QueueName())
 @output_option
 @connected
 def show(connection: Connection, name: str, output: str) -> None:
@@ -48,7 +49,7 @@ def show(connection: Connection, name: str, output: str) -> None:
 
 
 @outgoing.command()
-@click.argument("name")
+@click.argument("name", type=QueueName())
 @connected
 def pause(connection: Connection, name: str) -> None:
     """Stop sending from the outgoing queue NAME."""
@@ -56,7 +57,7 @@ def pause(connection: Connection, name: str) -> None:
 
 
 @outgoing.command()
-@click.argument("name")
+@click.argument("name", type=QueueName())
 @connected
 def resume(connection: Connection, name: str) -> None:
     """Continue sending from the outgoing queue NAME."""
@@ -64,7 +65,7 @@ def resume(connection: Connection, name: str) -> None:
 
 
 @outgoing.command()
-@click.argument("name")
+@click.argument("name", type=QueueName())
 @connected
 def resend(connection: Connection, name: str) -> None:
     """Resend now what is waiting for an order acknowledgment."""
@@ -72,7 +73,7 @@ def resend(connection: Connection, name: str) -> None:
 
 
 @outgoing.command()
-@click.argument("name")
+@click.argument("name", type=QueueName())
 @click.argument("priority", type=click.IntRange(-32768, 32767))
 @connected
 def priority(connection: Connection, name: str, priority: int) -> None:

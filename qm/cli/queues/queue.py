@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import (
     attribute_shown,
     confirm,
@@ -33,7 +34,6 @@ KINDS = (
     "connector",
 )
 _PRIVACY = {"none": 0, "optional": 1, "body": 2}
-_POISON = {"move": 0, "dead-letter": 1, "reject": 2}
 
 
 @click.group()
@@ -62,30 +62,13 @@ def _attributes(command: Any) -> Any:
         click.option("--privacy", type=click.Choice(list(_PRIVACY)), help="Encryption of bodies."),
         click.option("--multicast", "multicast_address", metavar="ADDRESS:PORT"),
         click.option("--base-priority", type=click.IntRange(-32768, 32767)),
-        click.option(
-            "--max-deliveries",
-            type=click.IntRange(0, 0xFFFF_FFFF),
-            help="How often a message may come back before the poison action; 0: no limit.",
-        ),
-        click.option(
-            "--retry-delay",
-            "retry_delay_ms",
-            type=click.IntRange(0),
-            metavar="MS",
-            help="How long a message that came back waits; later ones overtake it.",
-        ),
-        click.option(
-            "--poison-action",
-            type=click.Choice(list(_POISON)),
-            help="What becomes of a message that came back too often.",
-        ),
     ):
         command = option(command)
     return command
 
 
 @queue.command()
-@click.argument("path")
+@click.argument("path", type=QueueName())
 @click.option("--transactional", is_flag=True, help="Accept only transactional messages.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if an identical one exists.")
 @_attributes
@@ -121,7 +104,7 @@ def list_queues(connection: Connection, kinds: tuple[str, ...], pattern: str, ou
 
 
 @queue.command()
-@click.argument("name")
+@click.argument("name", type=QueueName())
 @output_option
 @connected
 def show(connection: Connection, name: str, output: str) -> None:
@@ -130,7 +113,7 @@ def show(connection: Connection, name: str, output: str) -> None:
 
 
 @queue.command("set")
-@click.argument("name")
+@click.argument("name", type=QueueName())
 @_attributes
 @connected
 def set_queue(connection: Connection, name: str, **options: Any) -> None:
@@ -149,7 +132,7 @@ def set_queue(connection: Connection, name: str, **options: Any) -> None:
 
 
 @queue.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", type=QueueName(patterns=True), nargs=-1, required=True)
 @yes_option
 @dry_run_option
 @connected
@@ -159,7 +142,7 @@ def purge(connection: Connection, names: tuple[str, ...], yes: bool, dry_run: bo
 
 
 @queue.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", type=QueueName(patterns=True), nargs=-1, required=True)
 @yes_option
 @dry_run_option
 @connected
@@ -255,8 +238,6 @@ def _values(options: dict[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if value not in (None, "")}
     if "privacy" in given:
         given["privacy_level"] = _PRIVACY[given.pop("privacy")]
-    if "poison_action" in given:
-        given["poison_action"] = _POISON[given["poison_action"]]
     return {name: value_of(value) for name, value in given.items()}
 
 

@@ -30,7 +30,6 @@ from qm.model.queries.messages import (
     last_key,
     peek,
     position,
-    returns_of,
 )
 from qm.model.queries.outgoing import (
     OutgoingMessage,
@@ -133,6 +132,5 @@ __all__ = [
     "queue_properties",
     "queue_statistics",
     "read_directory",
-    "returns_of",
     "transaction_operations",
 ]

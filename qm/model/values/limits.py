@@ -37,9 +37,6 @@ VERSION_OF_MULTIPLE_OPEN: Final = 6
 VERSION_OF_TIME_TO_LIVE: Final = 6
 """Apply version from which on Enterprise.DefaultTimeToLive says how long administration
 acknowledgements are kept ([MS-MQDMPR] 3.1.1.6)."""
-VERSION_OF_RETURNS: Final = 6
-"""Apply version from which on returns of a message to its queue are counted, and a queue may limit
-them."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""
@@ -147,9 +144,3 @@ GROUPS_PER_USER_MAX: Final = 1_024
 CERTIFICATES_PER_USER_MAX: Final = 32
 GROUPS_IN_HAND_MAX: Final = 16_384
 """SIDs whose groups are kept decoded."""
-POISON_SUBQUEUE: Final = "poison"
-"""Where `PoisonAction.MOVE` puts messages."""
-RETRY_DELAY_MAX_MS: Final = 7 * 24 * 3_600_000
-"""A queue's delay between returns."""
-RETURNS_MAX: Final = 0xFFFF_FFFF
-"""Counts of a message stop here."""

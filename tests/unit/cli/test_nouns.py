@@ -283,7 +283,8 @@ def test_a_journal_is_browsed_and_replayed(qm: Qm, orders: str) -> None:
 
 
 def test_dead_letters_say_why_and_go_back(qm: Qm, orders: str) -> None:
-    qm("message", "send", orders, "--body", "dead", "--dead-letter", "--receive-s", "1")
+    qm("message", "send", orders, "--body", "dead", "--dead-letter", "--receive-s", "4")
+    # It gets as long again where it is returned to, which is enough for the rest.
     dead = "DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER"
     qm("message", "peek", dead, "--timeout", "20")
     (letter,) = qm.json("deadletter", "list", "--reason", "receive-timeout")
@@ -361,8 +362,16 @@ def test_the_cluster_says_how_it_is(qm: Qm, orders: str) -> None:
     assert (status["computer_name"], status["leader"]) == ("QUORATE", "n1")
     (member,) = qm.json("cluster", "members")
     assert (member["name"], member["role"], member["leader"]) == ("n1", "voter", True)
-    (health,) = qm.json("check")
+    (health,) = qm.json("check", "cluster")
     assert health["problems"] == []
+    checks = {row["check"]: row for row in qm.json("check", "--only", "quorum", "--only", "disk",
+                                                   "--limit", "disk=0:0")}  # fmt: skip
+    assert [row["level"] for row in checks.values()] == ["ok", "ok"]
+    assert checks["quorum"]["text"] == "1 of 1 voters are reachable, n1 leads"
+    said = qm("check", "--only", "certificate", "--limit", "certificate=99999:7", exit_code=1)
+    assert said.stdout.startswith("QUORATE WARNING - QUORATE: certificate: ")
+    for wrong in ("disk", "disk=1", "disk=a:b", "speed=1:2"):
+        qm("check", "--limit", wrong, exit_code=USAGE)
     assert not qm.json("cluster", "can-stop", "n1", exit_code=1)["can_stop"]
     for verb in (("remove", "--yes"), ("promote",), ("replace", "--yes")):
         qm("cluster", verb[0], "n9", *verb[1:], exit_code=USAGE)
@@ -389,9 +398,17 @@ def test_errors_have_exit_codes_of_their_own(qm: Qm, tmp_path: Path) -> None:
     assert "qm dev up" in nowhere.output
     half = {"QM_ENDPOINT": "127.0.0.1:1", "QM_TLS_KEY": "x"}
     assert runner.invoke(main, ["queue", "list"], env=half).exit_code == USAGE
-    dead = runner.invoke(main, ["check"], env={"QM_ENDPOINT": "127.0.0.1:1"})
+    dead = runner.invoke(main, ["check", "cluster"], env={"QM_ENDPOINT": "127.0.0.1:1"})
     assert dead.exit_code == 1
-    assert "does not answer" in dead.output
+    assert "127.0.0.1 port 1: connection refused" in dead.output
+    dead = runner.invoke(main, ["check"], env={"QM_ENDPOINT": "127.0.0.1:1"})
+    assert dead.exit_code == 2
+    assert dead.output.startswith("QUORATE CRITICAL - cluster: quorum: no node is reached")
+    begun = time.monotonic()
+    refused = runner.invoke(main, ["queue", "list"], env={"QM_ENDPOINT": "127.0.0.1:1"})
+    assert refused.exit_code == EXIT_UNAVAILABLE
+    assert "127.0.0.1 port 1: connection refused" in refused.stderr
+    assert time.monotonic() - begun < WAIT_S
     assert {EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_NOT_ALLOWED} == {3, 4, 5}
 
 
