@@ -32,8 +32,9 @@ from qm.model.values.limits import (
     ALARM_PEER_ELSEWHERE,
     POSITIONS_PER_ENTRY_MAX,
     SETTLED_PER_COMMAND_MAX,
+    VERSION_OF_FINAL_CLAIMS,
 )
-from qm.model.values.records import AwaitingFinalAck, Lock, OutgoingPosition
+from qm.model.values.records import AwaitingFinalAck, FinalClaim, Lock, OutgoingPosition
 from qm.model.values.rows import OUTBOX_KEY, QUEUE_KEY, Position, PositionFlag, PositionState
 from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.codes import ErrorCode
@@ -122,20 +123,12 @@ class Delivery:
         return Outcome(MQ_OK)
 
     def _is_foreign(self, queue_id: int, place: int, command: OrderAcked | FinalAcked) -> bool:
-        """Whether an acknowledgement comes from where the queue's messages never went: neither the
-        address, nor one that the queue manager there is bound to. Of queues that have sent nothing
-        since VERSION_OF_BINDINGS this is not known.
-        """
-        rules, guids = self._bindings.rules, command.queue_managers
-        peers = self._outgoing.peers(queue_id) if rules is not None else ()
-        if rules is None or not peers:
+        """Whether an acknowledgement comes from where the queue's messages never went."""
+        if self._bindings.rules is None:
             return False
-        guid = guids[place * GUID_SIZE_BYTES : (place + 1) * GUID_SIZE_BYTES]
-        address = command.addresses[place] if place < len(command.addresses) else ""
-        if any(rules.place(known) == rules.place(address) for _, known in peers):
-            return False
-        is_known = any(known == guid for known, _ in peers)
-        if is_known and self._bindings.is_at(guid, address):
+        peers = self._outgoing.peers(queue_id)
+        guid, address = _sender(command, place)
+        if self._bindings.may_answer(peers, guid, address):
             return False
         self._ledger.suspect(ALARM_PEER_ELSEWHERE, guid, address, peers[0][1])
         return True
@@ -272,13 +265,27 @@ class Delivery:
             is_new = 0 < ahead <= _U32_MAX // 2
             return TransferVerdict.NEVER_SENT if is_new else TransferVerdict.IGNORED
         if self._is_foreign(awaiting.queue_id, place, command):
-            return TransferVerdict.ELSEWHERE
+            guid, address = _sender(command, place)
+            claim = FinalClaim(awaiting.queue_id, message_class, guid, address)
+            return self._claimed(ordinal, claim)
         queue = self._queue(awaiting.queue_id)
         position = self._ledger.position(awaiting.queue_id, awaiting.lookup_identifier)
         if queue is not None and position is not None:
             self._endings.deliver(queue, awaiting.lookup_identifier, position, message_class)
         self._ledger.state.delete(Table.AWAITING_FINAL_ACK, key)
+        self._outgoing.forget_claim(ordinal)
         return TransferVerdict.ACCEPTED
+
+    def _claimed(self, ordinal: int, claim: FinalClaim) -> TransferVerdict:
+        """Keep what the queue manager that a message went to says from elsewhere: it says it once.
+        The leader repeats it when that one may speak from there. Whoever else it is keeps it.
+        """
+        is_kept = (
+            self._ledger.behaviour >= VERSION_OF_FINAL_CLAIMS
+            and any(guid == claim.queue_manager for guid, _ in self._outgoing.peers(claim.queue_id))
+            and self._outgoing.keep_claim(ordinal, claim)
+        )
+        return TransferVerdict.IGNORED if is_kept else TransferVerdict.ELSEWHERE
 
     # Failures, outbox --------------------------------------------------------------------
 
@@ -317,3 +324,9 @@ class Delivery:
             if position is not None:
                 found.append((key, position))
         return found
+
+
+def _sender(command: OrderAcked | FinalAcked, place: int) -> tuple[bytes, str]:
+    """Return GUID and address of the session that brought an acknowledgement."""
+    guid = command.queue_managers[place * GUID_SIZE_BYTES : (place + 1) * GUID_SIZE_BYTES]
+    return guid, command.addresses[place] if place < len(command.addresses) else ""

@@ -18,6 +18,7 @@ from qm.node.config.schema import NodeConfig
 from qm.node.config.tls import Identities, certificate_files, peer_files
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import Yielding
+from qm.node.leader.final_claims import FinalClaims
 from qm.node.leader.kubernetes import LOOK_EVERY_S, LeaderLabel
 from qm.node.leader.leader_tasks import Duties
 from qm.node.leader.peer_bindings import PeerBindings
@@ -155,6 +156,7 @@ class Service:
             Versions(self.replicated, self.members),
             Yielding(lambda: self.disk.admits_messages, self.members, self.members.transfer),
             PeerBindings(self._config, self.replicated, SystemResolver()),
+            FinalClaims(self.replicated),
             scaled_away(self._config.kubernetes, self.members),
             self._metrics,
             self._die,

@@ -7,10 +7,19 @@ import msgspec
 from qm.model.arrivals.duplicates import ADDRESS_PREFIX, SOURCE_ADDRESS, SOURCE_PREFIX
 from qm.model.queries.incoming import IncomingSequence, sequences_of
 from qm.model.queries.view import Page, View, Walk, page_size
-from qm.model.state.bindings import BINDING, META_BINDINGS
+from qm.model.state.bindings import BINDING, META_BINDINGS, Bindings
+from qm.model.state.outgoing_queues import claims_of, peers_of
 from qm.model.state.tables import Table
 from qm.model.values.elements import BindingMode
-from qm.model.values.records import AddressUse, Binding, BindingPolicy, Source, decode
+from qm.model.values.limits import SETTLED_PER_COMMAND_MAX
+from qm.model.values.records import (
+    AddressUse,
+    Binding,
+    BindingPolicy,
+    FinalClaim,
+    Source,
+    decode,
+)
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 
 _SOURCES_END = bytes((SOURCE_PREFIX[0] + 1,))
@@ -60,6 +69,20 @@ def list_address_uses(
 def binding_policy(view: View) -> BindingPolicy | None:
     """Return how GUIDs are bound to addresses, None if no leader has said so yet."""
     return view.ledger.record(Table.META, META_BINDINGS, BindingPolicy)
+
+
+def claims_that_hold(view: View, above: int) -> tuple[list[tuple[int, FinalClaim]], int]:
+    """Return final acks that were kept and can be believed by now, with the ordinals of their
+    messages, and the ordinal above which to look next: 0 when all were looked at.
+    """
+    state, bindings = view.ledger.state, Bindings(view.ledger)
+    claims = claims_of(state, above, SETTLED_PER_COMMAND_MAX)
+    hold = [
+        (ordinal, claim)
+        for ordinal, claim in claims
+        if bindings.may_answer(peers_of(state, claim.queue_id), claim.queue_manager, claim.address)
+    ]
+    return hold, claims[-1][0] if len(claims) == SETTLED_PER_COMMAND_MAX else 0
 
 
 def list_peers(

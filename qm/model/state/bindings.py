@@ -223,6 +223,21 @@ class Bindings:
             return is_in(address, pins)
         return binding is not None and rules.place(binding.address) == rules.place(address)
 
+    def may_answer(
+        self, peers: Iterable[tuple[bytes, str]], queue_manager: bytes, address: str
+    ) -> bool:
+        """Return whether an acknowledgement comes from one of the peers that messages went to: from
+        its address, or from where its queue manager is bound or pinned.
+        """
+        rules, known = self.rules, tuple(peers)
+        if rules is None or not known:
+            return True  # of what was sent before VERSION_OF_BINDINGS this is not known
+        if any(rules.place(place) == rules.place(address) for _, place in known):
+            return True
+        return any(guid == queue_manager for guid, _ in known) and self.is_at(
+            queue_manager, address
+        )
+
     def unbind(self, queue_manager: bytes) -> None:
         """Forget where a GUID is bound to."""
         self._bound.pop(queue_manager, None)

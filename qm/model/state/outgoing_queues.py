@@ -13,9 +13,11 @@ from qm.model.values.limits import (
     OUTGOING_QUEUES_MAX,
     QUEUES_MAX,
     TRANSFER_PEERS_MAX,
+    VERSION_OF_FINAL_CLAIMS,
     VERSION_OF_REFUSALS,
 )
 from qm.model.values.records import (
+    FinalClaim,
     NamedBy,
     OutgoingPosition,
     OutgoingTransferInfo,
@@ -38,7 +40,7 @@ OUTGOING_RECORD: Final = b"\x00"
 NUMBERED_PREFIX: Final = b"\x01"
 """Precedes queue, sequence and number in the key of the row for a numbered position."""
 _TAG: Final = b"\x02"
-_BY_QUEUE, _BY_IDENTIFIER, _PEERS = b"\x00", b"\x01", b"\x02"
+_BY_QUEUE, _BY_IDENTIFIER, _PEERS, _CLAIM = b"\x00", b"\x01", b"\x02", b"\x03"
 NUMBERED_KEY: Final = Struct(">cIQI")
 _SEQUENCE_KEY: Final = Struct(">cQ")
 _KEY: Final = Struct(">Q")
@@ -73,6 +75,13 @@ def sequence_of(ledger: Ledger, queue_id: int) -> OutgoingTransferInfo:
     key = _BY_QUEUE + QUEUE_KEY.pack(queue_id)
     found = ledger.record(Table.SEQUENCE_OUT, key, OutgoingTransferInfo)
     return found or OutgoingTransferInfo()
+
+
+def claims_of(state: State, above: int, limit: int) -> list[tuple[int, FinalClaim]]:
+    """Return kept final acks by the ordinals of their messages, from the first one above."""
+    low, high = _CLAIM + QUEUE_KEY.pack(min(above + 1, _U32_MAX)), _CLAIM + b"\xff" * 5
+    rows = state.scan(Table.SEQUENCE_OUT, low, high, limit)
+    return [(int(QUEUE_KEY.unpack(key[1:])[0]), decode(FinalClaim, row)) for key, row in rows]
 
 
 def peers_of(state: State, queue_id: int) -> tuple[tuple[Guid, str], ...]:
@@ -220,7 +229,7 @@ class OutgoingQueues:
             return
         self.changed(queue_id)
         state.delete(Table.OUTGOING, row_key)
-        state.delete(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(position.message_ordinal))
+        self.end_final_ack(position)
         if row.transaction_tag:
             self._count_tag(row.transaction_tag, -1)
         if row.sequence_number:
@@ -230,6 +239,30 @@ class OutgoingQueues:
                 sequence = self.sequence(queue_id)
                 sequence.pending_count -= 1
                 self.put_sequence(queue_id, sequence)
+
+    def end_final_ack(self, position: Position) -> None:
+        """Await no final ack of a message any more, and forget what was claimed about it."""
+        key = QUEUE_KEY.pack(position.message_ordinal)
+        self._ledger.state.delete(Table.AWAITING_FINAL_ACK, key)
+        if position.flags & PositionFlag.TRANSACTIONAL:
+            self.forget_claim(position.message_ordinal)
+
+    def keep_claim(self, ordinal: int, claim: FinalClaim) -> bool:
+        """Keep a final ack that cannot be believed yet; return False if another one is kept."""
+        key = _CLAIM + QUEUE_KEY.pack(ordinal)
+        known = self._ledger.record(Table.SEQUENCE_OUT, key, FinalClaim)
+        if known is None:
+            self._ledger.put_record(Table.SEQUENCE_OUT, key, claim)
+        return known in (None, claim)
+
+    def forget_claim(self, ordinal: int) -> None:
+        """Forget it, if there is one."""
+        key = _CLAIM + QUEUE_KEY.pack(ordinal)
+        if (
+            self._ledger.behaviour >= VERSION_OF_FINAL_CLAIMS
+            and self._ledger.state.get(Table.SEQUENCE_OUT, key) is not None
+        ):
+            self._ledger.state.delete(Table.SEQUENCE_OUT, key)
 
     def row(self, queue_id: int, key: int) -> OutgoingPosition | None:
         """Return the sending side's numbers of a position."""
@@ -263,7 +296,7 @@ class OutgoingQueues:
         state = self._ledger.state
         numbered = number_key(queue_id, row.sequence_identifier, row.sequence_number)
         state.delete(Table.OUTGOING, numbered)
-        state.delete(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(position.message_ordinal))
+        self.end_final_ack(position)
         sequence = self.sequence(queue_id)
         sequence.pending_count -= 1
         self.put_sequence(queue_id, sequence)

@@ -37,6 +37,12 @@ VERSION_OF_MULTIPLE_OPEN: Final = 6
 VERSION_OF_TIME_TO_LIVE: Final = 6
 """Apply version from which on Enterprise.DefaultTimeToLive says how long administration
 acknowledgements are kept ([MS-MQDMPR] 3.1.1.6)."""
+VERSION_OF_RETURNS: Final = 6
+"""Apply version from which on returns of a message to its queue are counted, and a queue may limit
+them."""
+VERSION_OF_FINAL_CLAIMS: Final = 6
+"""Apply version from which on a final ack from where its message did not go is kept, until it is
+known whether that queue manager may speak from there."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""

@@ -458,6 +458,18 @@ class AwaitingFinalAck(Record):
     since_ms: int
 
 
+class FinalClaim(Record):
+    """A final ack from an address that the message did not go to, and where the queue manager that
+    it went to is not bound or pinned (yet).
+    """
+
+    queue_id: int
+    message_class: int
+    queue_manager: bytes
+    """GUID that the session named."""
+    address: str
+
+
 class OutboxRow(Record):
     """Something to send to a peer, at least once; removed by OutboxDone."""
 

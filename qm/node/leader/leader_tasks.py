@@ -19,6 +19,8 @@ from qm.model.values.effects import Applied
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import LOOK_EVERY_S as ROOM_EVERY_S
 from qm.node.leader.disk_failover import Yielding
+from qm.node.leader.final_claims import LOOK_EVERY_S as CLAIMS_EVERY_S
+from qm.node.leader.final_claims import FinalClaims
 from qm.node.leader.peer_bindings import LOOK_EVERY_S as BINDINGS_EVERY_S
 from qm.node.leader.peer_bindings import PeerBindings
 from qm.node.leader.periodic import Rounds
@@ -53,6 +55,7 @@ class Duties(ClusterListener):
         versions: Versions,
         yielding: Yielding,
         bindings: PeerBindings,
+        final_claims: FinalClaims,
         scaled_away: ScaledAway | None,
         metrics: Metrics,
         die: Callable[[str], None] = end_process,
@@ -64,6 +67,7 @@ class Duties(ClusterListener):
         self._versions = versions
         self._yielding = yielding
         self._bindings = bindings
+        self._final_claims = final_claims
         self._scaled_away = scaled_away
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die)
         self._ticked_ms = 0
@@ -95,6 +99,7 @@ class Duties(ClusterListener):
         begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
         begin("apply version", VERSIONS_EVERY_S, self._versions.look)
         begin("bindings", BINDINGS_EVERY_S, self._bindings.look)
+        begin("final claims", CLAIMS_EVERY_S, self._final_claims.look)
         begin("room", ROOM_EVERY_S, self._yielding.look)
         if self._scaled_away is not None:
             self._scaled_away.begin()

@@ -4,17 +4,23 @@ from array import array
 
 import pytest
 
-from qm.model.state.outgoing_queues import peers_of
+from qm.model.queries import claims_that_hold
+from qm.model.state.outgoing_queues import claims_of, peers_of
 from qm.model.values import commands
 from qm.model.values.commands import TransferVerdict
 from qm.model.values.elements import BindingMode
-from qm.model.values.limits import ALARM_PEER_ELSEWHERE, TRANSFER_PEERS_MAX
+from qm.model.values.limits import (
+    ALARM_PEER_ELSEWHERE,
+    TRANSFER_PEERS_MAX,
+    VERSION_OF_FINAL_CLAIMS,
+)
 from qm.names.guid import guid_text
 from qm.wire.message_class import MessageClass
 from tests.unit.model.test_delivery import JOURNALED, TRANSACTIONAL, Sender
 
 FAR, ADDRESS = b"FAR!" * 4, "10.9.8.7"
 ACCEPTED, ELSEWHERE = TransferVerdict.ACCEPTED, TransferVerdict.ELSEWHERE
+IGNORED = TransferVerdict.IGNORED
 OFFENDER = (b"S" * 16, "10.0.0.66")
 
 
@@ -51,16 +57,19 @@ def order_ack(sender: Sender, *peers: tuple[bytes, str]) -> list[int]:
     return verdicts.tolist()
 
 
-def final_ack(sender: Sender, *peers: tuple[bytes, str]) -> list[int]:
+def final_acks(sender: Sender, *peers: tuple[bytes, str]) -> commands.FinalAcked:
     (position,) = sender.positions(sender.queue_id).values()
     count = len(peers)
-    command = commands.FinalAcked(
+    return commands.FinalAcked(
         array("Q", [position.message_ordinal] * count),
         array("Q", [MessageClass.ACK_RECEIVE] * count),
         b"".join(guid for guid, _ in peers),
         tuple(address for _, address in peers),
     )
-    verdicts = sender.one(command).verdicts
+
+
+def final_ack(sender: Sender, *peers: tuple[bytes, str]) -> list[int]:
+    verdicts = sender.one(final_acks(sender, *peers)).verdicts
     assert verdicts is not None
     return verdicts.tolist()
 
@@ -78,9 +87,50 @@ def test_nobody_else_acknowledges_an_order(sender: Sender) -> None:
 
 
 def test_nobody_else_ends_a_message(sender: Sender) -> None:
-    assert final_ack(sender, OFFENDER, (FAR, "10.0.0.66")) == [ELSEWHERE, ELSEWHERE]
+    assert final_ack(sender, OFFENDER, (FAR, "10.0.0.66")) == [ELSEWHERE, IGNORED]
     assert sender.keys()
     assert final_ack(sender, (FAR, ADDRESS)) == [ACCEPTED]
+    assert not claims_of(sender.state, 0, 10)
+
+
+def test_one_claim_is_kept_of_a_message_until_it_can_be_believed(sender: Sender) -> None:
+    """The peer says it once, and its session goes on; what others claim they keep."""
+    applied = sender.apply(final_acks(sender, (FAR, "10.0.0.66")))
+    assert applied.alarms == [ALARM_PEER_ELSEWHERE]
+    assert final_ack(sender, (FAR, "10.0.0.66"), (FAR, "10.0.0.99")) == [IGNORED, ELSEWHERE]
+    look = claims_that_hold(sender.machine.view, 0)
+    assert look == ([], 0)
+    bind(sender, f"{guid_text(FAR)} 10.0.0.66")
+    ((ordinal, claim),), _ = claims_that_hold(sender.machine.view, 0)
+    repeated = commands.FinalAcked(
+        *(array("Q", [ordinal]), array("Q", [claim.message_class])),
+        *(claim.queue_manager, (claim.address,)),
+    )
+    assert sender.one(repeated).verdicts == array("H", [ACCEPTED])
+    assert not sender.keys()
+    assert not claims_of(sender.state, 0, 10)
+    assert claims_that_hold(sender.machine.view, 0) == ([], 0)
+
+
+def test_a_claim_goes_with_its_message(sender: Sender) -> None:
+    assert final_ack(sender, (FAR, "10.0.0.66")) == [IGNORED]
+    assert claims_of(sender.state, 0, 10)
+    failed = commands.TransferFailed(
+        sender.queue_id, array("Q", sender.keys()), MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER
+    )
+    assert sender.one(failed).status == 0
+    assert not claims_of(sender.state, 0, 10)
+
+
+def test_an_older_cluster_keeps_no_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.model.world.APPLY_VERSION", VERSION_OF_FINAL_CLAIMS - 1)
+    older = Sender(forgets=False)
+    bind(older)
+    older.send(1, **TRANSACTIONAL, **JOURNALED)
+    opened(older, FAR, ADDRESS)
+    older.assign()
+    assert final_ack(older, (FAR, "10.0.0.66")) == [ELSEWHERE]
+    assert not claims_of(older.state, 0, 10)
 
 
 def test_a_peer_may_answer_from_where_it_is_pinned(sender: Sender) -> None:
