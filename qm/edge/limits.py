@@ -11,8 +11,8 @@ from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
 # Packets that were read and have no outcome yet, of all sessions together. Above it, nothing more
 # is read from any peer until half of it is answered. Each session may exceed it by one read.
 HELD_MAX_BYTES: Final = 64 << 20
-# Incomplete packets of all sessions together. Above it, the session that adds to them is closed:
-# waiting would not help, since no packet can be completed without reading more.
+# Incomplete packets of all sessions together. Above it, the session whose packet is the oldest of
+# them is closed: waiting would not help, since no packet can be completed without reading more.
 INCOMPLETE_MAX_BYTES: Final = 128 << 20
 
 # A batch is closed when one of these is reached; the first run may exceed the bytes alone.

@@ -109,11 +109,11 @@ class Connection(asyncio.Protocol, IntakeOwner):
         now = context.loop.time()
         context.metrics.arrived(len(data))
         session.receive(data, now)
-        incomplete = session.incomplete_bytes
-        if incomplete != self._incomplete_bytes:
-            change, self._incomplete_bytes = incomplete - self._incomplete_bytes, incomplete
-            if not context.keep_incomplete(change):
-                session.close(CloseReason.LIMIT, "too much waits for the rest of its packet")
+        incomplete, before = session.incomplete_bytes, self._incomplete_bytes
+        if incomplete or before:
+            self._incomplete_bytes = incomplete
+            is_new = incomplete < before + len(data)  # something was complete
+            context.incomplete.hold(self, incomplete, is_new=is_new)
         self._attend(now)
 
     @override
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
     def _on_closed(self, event: Closed) -> None:
         context, intake = self._context, self._intake
         context.metrics.closed(event, self.address, was_open=intake is not None)
-        context.keep_incomplete(-self._incomplete_bytes)
+        context.incomplete.hold(self, 0, is_new=True)
         self._incomplete_bytes = 0
         if intake is not None:
             context.admission.part(intake.facts.plain.peer_queue_manager)

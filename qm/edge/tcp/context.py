@@ -5,10 +5,10 @@ from typing import Final, Protocol
 
 from qm.edge.ack_marks import AckMark, AckMarks
 from qm.edge.edge_metrics import EdgeMetrics
-from qm.edge.limits import INCOMPLETE_MAX_BYTES
 from qm.edge.relay.relay import Relay
 from qm.edge.tcp.admission import Admission
 from qm.edge.tcp.deadlines import Deadlines, Waiter
+from qm.edge.tcp.incomplete import Incomplete
 from qm.session import CloseReason, SessionConfig
 from qm.wire.guid import Guid
 
@@ -47,8 +47,7 @@ class EdgeContext:
         self.marks: Final = AckMarks()
         self.connections: Final[set[Admitted]] = set()
         """Admitted connections, until their transport is gone."""
-        self.incomplete_bytes = 0
-        """Bytes held of packets that have not arrived completely."""
+        self.incomplete: Final = Incomplete()
         self._emptied = asyncio.Event()
 
     @property
@@ -80,11 +79,6 @@ class EdgeContext:
         except TimeoutError:
             for connection in list(self.connections):
                 connection.abort()
-
-    def keep_incomplete(self, change_bytes: int) -> bool:
-        """Account for incomplete packets; False when an addition exceeds the bound."""
-        self.incomplete_bytes += change_bytes
-        return change_bytes <= 0 or self.incomplete_bytes <= INCOMPLETE_MAX_BYTES
 
     def mark(self, session: int, acknowledged: int, depends_on: int) -> None:
         """An acknowledgement was written."""

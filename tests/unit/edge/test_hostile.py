@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from qm.edge.relay import relay
-from qm.edge.tcp import connection, context
+from qm.edge.tcp import connection, incomplete
 from qm.names.guid import guid_text
 from qm.session import SessionConfig
 from qm.wire.headers.session_header import SessionHeader
@@ -394,7 +394,7 @@ def test_handshakes_that_race_for_the_last_place_do_not_both_get_it() -> None:
 def test_incomplete_packets_of_all_peers_together_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(context, "INCOMPLETE_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(incomplete, "INCOMPLETE_MAX_BYTES", 1 << 20)
 
     async def scenario() -> None:
         async with world() as w:
@@ -409,6 +409,28 @@ def test_incomplete_packets_of_all_peers_together_are_bounded(
             peer = await w.peer()
             peer.send(packet(7, body=bytes(200_000)))
             await peer.acknowledged(7)
+
+    run(scenario())
+
+
+def test_parts_that_are_never_completed_keep_nobody_from_sending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They fill the bound, and end one after the other as an honest peer needs room."""
+    monkeypatch.setattr(incomplete, "INCOMPLETE_MAX_BYTES", 1 << 20)
+
+    async def scenario() -> None:
+        async with world() as w:
+            w.consensus.create("orders")
+            peer = await w.peer()
+            part = packet(1, body=bytes(300_000))[:260_000]
+            for _ in range(4):
+                raw = await w.raw(is_open=True)
+                raw.write(part)
+            await until(lambda: w.edge._context.incomplete.size_bytes == 4 * len(part))
+            for number in range(1, 4):
+                peer.send(packet(number, body=bytes(600_000)))
+                await peer.acknowledged(*range(1, number + 1))
 
     run(scenario())
 
