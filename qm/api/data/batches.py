@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Final, TypeVar
 
 from qm.api.convert.properties import properties_of
+from qm.api.gate.answers import answer_room
 from qm.api.propose.applied_index import AppliedWatch
 from qm.cluster.cluster import Cluster
 from qm.model.queries import PositionInfo
@@ -148,7 +149,12 @@ def parts_of(messages: MessageColumns, bytes_max: int) -> Iterator[MessageColumn
 
 
 async def batch_of(bodies: Bodies, messages: MessageColumns, view: int) -> data_pb2.MessageBatch:
-    """Return messages as one batch; the caller has limited their bytes. Raises BodyDamaged."""
+    """Return messages as one batch; the caller has limited their bytes. Raises BodyDamaged.
+
+    Waits while much of what was read before for the principal is not delivered.
+    """
+    shown = 1 if view in (data_pb2.PACKETS, data_pb2.PROPERTIES) else 2
+    await answer_room(shown * sum(messages.body_lengths))
     packets = await bodies.healed(lambda: bodies.of_all(messages))
     offsets = [*accumulate(packets.lengths, initial=0)]
     batch = data_pb2.MessageBatch(

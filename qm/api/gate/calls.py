@@ -21,6 +21,7 @@ from google.rpc import status_pb2
 from grpc_status import rpc_status
 from typing_extensions import override
 
+from qm.api.gate.answers import Answers, Room, begin_answers
 from qm.api.gate.errors import (
     ApiError,
     Damaged,
@@ -139,6 +140,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._events = events
         self._revocations = revocations
         self._receiving = Receiving()
+        self._answers = Answers()
         self._open: Counter[tuple[str, str]] = Counter()
         """By kind and principal, only those that are not zero."""
         self._log = LimitedLog(logger, monotonic)
@@ -170,7 +172,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _single(self, method: str, rule: Rule | None, behaviour: Any, handler: Any) -> Any:
         async def call(bodies: Any, context: Context) -> Any:
-            async with self._guarded(method, rule, bodies, handler, context) as request:
+            async with self._guarded(method, rule, bodies, handler, context) as (request, _):
                 return await behaviour(request, context)
 
         return call
@@ -178,11 +180,13 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _streaming(self, method: str, rule: Rule | None, behaviour: Any, handler: Any) -> Any:
         async def call(bodies: Any, context: Context) -> AsyncIterator[Any]:
             with self._watched(context) as is_revoked:
-                async with self._guarded(
-                    method, rule, bodies, handler, context, is_revoked
-                ) as request:
+                async with self._guarded(method, rule, bodies, handler, context, is_revoked) as (
+                    request,
+                    delivered,
+                ):
                     async for answer in behaviour(request, context):
                         yield answer
+                        delivered()
 
         return call
 
@@ -195,9 +199,10 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         handler: Any,
         context: Context,
         is_revoked: Callable[[], bool] = lambda: False,
-    ) -> AsyncIterator[Any]:
-        """Admit the caller, then read, decode and yield the request; count, time and record how the
-        call ends, and report it in the status.
+    ) -> AsyncIterator[tuple[Any, Callable[[], None]]]:
+        """Admit the caller, then read and decode the request and yield it, with what to call when
+        an answer was delivered; count, time and record how the call ends, and report it in the
+        status.
 
         `is_revoked`: whether the call was cancelled because the certificate was revoked.
         """
@@ -207,7 +212,8 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 who = self._admit(method, rule, context)
                 with self._counted(who, is_stream=handler.request_streaming):
                     request = await self._request(method, who, bodies, handler, context)
-                    yield request
+                    room = Room(self._answers, who.name, context)
+                    yield request, begin_answers(room)
             except grpc.aio.AbortError:
                 code = (
                     grpc.StatusCode.UNKNOWN

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 _DATA, _HEADERS, _SETTINGS, _PING, _WINDOW_UPDATE = 0, 1, 4, 6, 8
 _IDLE_TURNS = 20
 _TURN_S = 0.005
-_END_HEADERS, _ACK = 4, 1
+_END_STREAM, _END_HEADERS, _ACK = 1, 4, 1
 _INITIAL_WINDOW = 4
 _FRAME_MAX_BYTES = 16_384
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -26,7 +26,7 @@ class HalfSent:
         """Bytes that the server took, by stream."""
         self._listening: asyncio.Task[None] | None = None
         self.ended: set[int] = set()
-        """Streams that the server ended."""
+        """Streams that the server answered, if only with a status."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -46,6 +46,16 @@ class HalfSent:
 
     def begin(self, path: str, size: int) -> int:
         """Begin a call with one message of `size` bytes; return its stream."""
+        stream = self._call(path)
+        self._send(stream, b"\0" + struct.pack(">I", size))
+        return stream
+
+    def ask(self, path: str, request: bytes) -> None:
+        """Make a whole call of a small request. Its answer gets no more room than there is."""
+        stream = self._call(path)
+        self._send(stream, b"\0" + struct.pack(">I", len(request)) + request, _END_STREAM)
+
+    def _call(self, path: str) -> int:
         stream = 1 + 2 * len(self.sent)
         fields = {
             ":method": "POST",
@@ -59,7 +69,6 @@ class HalfSent:
         self._writer.write(_frame(_HEADERS, _END_HEADERS, stream, block))
         self._windows[stream] = self._initial
         self.sent[stream] = 0
-        self._send(stream, b"\0" + struct.pack(">I", size))
         return stream
 
     async def pour(self, wanted: int) -> int:
@@ -80,8 +89,8 @@ class HalfSent:
             idle = 0 if moved else idle + 1
         return sum(self.sent.values())
 
-    def _send(self, stream: int, data: bytes) -> None:
-        self._writer.write(_frame(_DATA, 0, stream, data))
+    def _send(self, stream: int, data: bytes, flags: int = 0) -> None:
+        self._writer.write(_frame(_DATA, flags, stream, data))
         self._windows[0] -= len(data)
         self._windows[stream] -= len(data)
         self.sent[stream] += len(data)
@@ -99,7 +108,7 @@ class HalfSent:
             elif kind == _PING:
                 self._writer.write(_frame(_PING, _ACK, 0, payload))
             elif kind == _HEADERS:
-                self.ended.add(stream)  # its status: nothing else is answered
+                self.ended.add(stream)
 
     def _settle(self, payload: bytes) -> None:
         for name, value in struct.iter_unpack(">HI", payload):
