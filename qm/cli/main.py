@@ -47,6 +47,7 @@ _NOUNS: Final = {
     "queue": "qm.cli.queues.queue:queue",
     "top": "qm.cli.cluster.watch:top",
     "transaction": "qm.cli.queues.transaction:transaction",
+    "user": "qm.cli.windows.user:user",
 }
 
 

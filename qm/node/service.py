@@ -47,6 +47,7 @@ from qm.node.upkeep.healer import Healer
 from qm.node.upkeep.housekeeping import Certificates, DiskWatch, Housekeeping
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
 from qm.node.upkeep.operations import NodeOperations
+from qm.node.upkeep.rpc_endpoint import WindowsEndpoint
 from qm.node.upkeep.scrubber import DAY_S, Scrubber
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
@@ -114,6 +115,7 @@ class Service:
         self._events = EventLog(wall_ms)
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self.api: Final = self._new_api_server(tls)
+        self.windows: Final = WindowsEndpoint(config, self.replicated, metrics, platform.bind)
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = self._new_archiving() if config.archive.url else None
         self._descriptors = Descriptors(metrics)
@@ -283,6 +285,7 @@ class Service:
         self.replicated.listen(self._journal)
         await self.msmq.start()
         await self.api.start()
+        await self.windows.start()
         self._begin_rounds()
 
     def _begin_rounds(self) -> None:
@@ -330,6 +333,7 @@ class Service:
         """Finish accepted work, hand leadership over, and close."""
         self._is_stopping = True
         await self.msmq.drain()
+        await self.windows.stop()
         await self.api.stop()
         await self.msmq.stop()
         await self._end_rounds()
@@ -338,6 +342,7 @@ class Service:
     async def abort(self) -> None:
         """Close at once; only durable data stays."""
         self._is_stopping = True
+        await self.windows.stop()
         await self.api.stop(None)
         await self.msmq.stop()
         await self._end_rounds()

@@ -196,6 +196,12 @@ TABLE: Final[tuple[Metric, ...]] = (
         "Calls refused because their principal has too much of what the label names", ("quota",),
         values=("calls", "queues", "sessions", "streams", "waits"),
     ),
+    Metric("quorate_rpc_connections", _GAUGE, "Accepted RPC connections of Windows programs"),
+    Metric(
+        "quorate_rpc_calls_total", _COUNTER, "RPC calls that ended",
+        ("interface", "method", "result"),
+    ),
+    Metric("quorate_rpc_refused_total", _COUNTER, "RPC clients and calls refused", ("reason",)),
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
     Metric("quorate_client_sessions", _GAUGE, "Client sessions, open or remembered for repeats"),
 )  # fmt: skip

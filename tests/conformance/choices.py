@@ -27,7 +27,13 @@ PRODUCT_FOLDERS = ("qm", "raft", "spark", "proto", "deploy", "helm")
 CHOICE = re.compile(r"\b([A-Z]{2}-A)0*(\d+)\b")
 TABLE_ROW = re.compile(r"^\| (?P<id>[A-Z]{2}-A\d+) \| (?P<text>.*?) \| (?P<places>.*?) \|$")
 HEADING = re.compile(r"^## \[(?P<name>M[SC]-[A-Z]+)\]")
-DOCUMENTS = {"MS-MQMQ": "mqmq", "MS-MQQB": "mqqb", "MS-MQDMPR": "mqdmpr", "MC-MQAC": "mqac"}
+DOCUMENTS = {
+    "MS-MQMQ": "mqmq",
+    "MS-MQQB": "mqqb",
+    "MS-MQDMPR": "mqdmpr",
+    "MC-MQAC": "mqac",
+    "MS-RPCE": "rpc",
+}
 
 
 @dataclass(frozen=True)

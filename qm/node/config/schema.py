@@ -25,6 +25,10 @@ RELAY_PORT: Final = 1813
 """gRPC between nodes: relay streams, forwarded commands."""
 HTTP_PORT: Final = 1814
 """Health and metrics."""
+MAPPER_PORT: Final = 135
+"""DCE/RPC endpoint mapper [MS-RPCE 2.1.1.1]."""
+RPC_PORT: Final = 2103
+"""Remote read and remote management [MS-MQRR 2.1]."""
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
@@ -111,6 +115,33 @@ class ApiSection(Section, frozen=True, kw_only=True):
     """TCP port, mutual TLS."""
     insecure: bool = False
     """Serve without TLS, on a loopback address only. Every caller is then an admin."""
+
+
+class RpcSection(Section, frozen=True, kw_only=True):
+    """`[rpc]`: remote read and remote management for Windows programs (docs/windows.md)."""
+
+    enabled: bool = False
+    """Whether to open the ports below."""
+    listen: tuple[str, ...] = ()
+    """IPv4 or IPv6 addresses to listen on; empty = `bind`."""
+    mapper_port: Port = MAPPER_PORT
+    """TCP port of the endpoint mapper. Windows asks at 135, which needs root or the capability to
+    bind low ports."""
+    port_base: Port = RPC_PORT
+    """TCP port of the interfaces, which the endpoint mapper tells."""
+    port_by_ordinal: bool = False
+    """Add to `port_base` 11 times the number at the end of this node's name, so that each of
+    several nodes behind one address has a port of its own: readers must stay at one node."""
+    level: Literal["privacy", "integrity"] = "privacy"
+    """The least protection of remote reading; management needs integrity at least."""
+    anonymous_receive: bool = False
+    """Whether programs may read without logging on, as those of a workgroup do: from queues whose
+    access list gives ANONYMOUS LOGON (S-1-5-7) the right."""
+    users_file: Path | None = None
+    """Accounts for NTLM, made by `qm user add`; readable by its owner alone, read again when it
+    changes; without it nobody can log on."""
+    require_mic: bool = True
+    """Refuse NTLM clients that send no message integrity code; Windows always sends one."""
 
 
 class RaftSection(Section, frozen=True, kw_only=True):
@@ -273,6 +304,7 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     msmq: MsmqSection = MsmqSection()
     outgoing: OutgoingSection = OutgoingSection()
     api: ApiSection = ApiSection()
+    rpc: RpcSection = RpcSection()
     raft: RaftSection = RaftSection()
     http: HttpSection = HttpSection()
     storage: StorageSection = StorageSection()

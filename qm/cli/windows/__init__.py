@@ -1,0 +1,1 @@
+"""What Windows programs need: their accounts, and calls of RPC interfaces for diagnosis."""

@@ -1,0 +1,89 @@
+"""This node's RPC endpoint for Windows programs, from its configuration."""
+
+import asyncio
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from qm.cluster.cluster import Cluster
+from qm.edge.tcp.listeners import bind
+from qm.node.config.schema import NodeConfig
+from qm.observe.metrics import Metrics
+from qm.rpc.endpoint import RpcEndpoint, RpcSettings
+from qm.rpc.security.accounts import Logons
+from qm.rpc.security.ntlm import NtlmTarget
+from qm.rpc.security.providers import OfferedProviders
+from qm.rpc.users_file import UsersFile
+
+PORT_STEP_COUNT: Final = 11
+"""Between the ports of two nodes, as MSMQ itself steps when a port is taken [MS-MQRR 3.1.4.1]."""
+_FILETIME_OF_EPOCH: Final = 116_444_736_000_000_000
+_NS_PER_TICK: Final = 100
+_PORT_MAX: Final = 65_535
+_NUMBER_AT_END: Final = re.compile(r"(\d+)$")
+
+
+class WindowsEndpoint:
+    """The RPC ports, if the configuration wants them."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster: Cluster,
+        metrics: Metrics,
+        bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._metrics = metrics
+        self._bind = bind
+        self.rpc: RpcEndpoint | None = None
+        """None while it is off or stopped."""
+
+    async def start(self) -> None:
+        """Open the ports. Raises OSError that names the address."""
+        rpc = self._config.rpc
+        if not rpc.enabled:
+            return
+        settings = RpcSettings(await self._addresses(), rpc.mapper_port, port_of(self._config))
+        providers = OfferedProviders(
+            self._target,
+            Logons(UsersFile(rpc.users_file), time.monotonic),
+            secrets.token_bytes,
+            lambda: time.time_ns() // _NS_PER_TICK + _FILETIME_OF_EPOCH,
+        )
+        endpoint = RpcEndpoint(settings, {}, providers, self._metrics, self._bind)
+        await endpoint.start()
+        self.rpc = endpoint
+
+    def _target(self) -> NtlmTarget:
+        """Return who this cluster says it is; before its birth, this node's name."""
+        manager = self._cluster.view.ledger.manager
+        computer = self._config.name if manager is None else manager.computer_name
+        dns_name = "" if manager is None else manager.qualified_computer_name
+        return NtlmTarget(computer.upper(), dns_name or computer, self._config.rpc.require_mic)
+
+    async def _addresses(self) -> tuple[str, ...]:
+        config = self._config
+        loop = asyncio.get_running_loop()
+        found: dict[str, None] = {}
+        for host in config.rpc.listen or (config.bind or config.host,):
+            infos = await loop.getaddrinfo(host, config.rpc.mapper_port, type=socket.SOCK_STREAM)
+            found |= {str(info[4][0]): None for info in infos}
+        return tuple(found)
+
+    async def stop(self) -> None:
+        """End what waits, return what is lent, close the ports."""
+        if self.rpc is not None:
+            endpoint, self.rpc = self.rpc, None
+            await endpoint.stop()
+
+
+def port_of(config: NodeConfig) -> int:
+    """Return the port of a node's interfaces."""
+    number = _NUMBER_AT_END.search(config.name) if config.rpc.port_by_ordinal else None
+    ordinal = int(number.group()) if number is not None else 0
+    return min(config.rpc.port_base + PORT_STEP_COUNT * ordinal, _PORT_MAX)

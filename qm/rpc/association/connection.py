@@ -1,0 +1,513 @@
+"""One connection of a server: PDUs in, answers and calls out. No I/O, no clock.
+
+    receive(bytes) -> events: a call to execute, a call to cancel or to forget
+    respond / fault -> bytes in `take_output`, to be written in this order
+
+After a protocol error it answers what the specification says, and `is_closing` is set: write the
+output, then close.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from qm.rpc.association.calls import IncomingCall, OutOfOrder, Reassembly
+from qm.rpc.association.groups import Association, Associations
+from qm.rpc.association.security import SecurityContext, SecurityContexts, UnknownAuthType
+from qm.rpc.interface import Interface
+from qm.rpc.limits import (
+    BIND_MAX_BYTES,
+    CALLS_PER_CONNECTION_MAX,
+    CONTEXTS_PER_CONNECTION_MAX,
+    FRAGMENT_MAX_BYTES,
+    FRAGMENT_MIN_BYTES,
+)
+from qm.rpc.pdu.bind import (
+    NDR20,
+    Answer,
+    Bind,
+    Proposal,
+    Syntax,
+    features_of,
+    parse_bind,
+    write_bind_ack,
+    write_bind_nak,
+)
+from qm.rpc.pdu.call import CALL_HEADER_SIZE_BYTES, parse_request, response_head, write_fault
+from qm.rpc.pdu.codes import (
+    FEATURES,
+    AuthLevel,
+    BindNakReason,
+    ContextResult,
+    FaultStatus,
+    PduFlag,
+    PduType,
+    RejectReason,
+)
+from qm.rpc.pdu.header import (
+    TRAILER_SIZE_BYTES,
+    MalformedPdu,
+    Pdu,
+    Trailer,
+    WrongVersion,
+    fragment_length,
+    parse_pdu,
+    write_header,
+    write_trailer,
+)
+from qm.rpc.security.provider import Buffers, Providers, SecurityRefused
+from qm.wire.guid import Guid
+
+_STUB_ALIGNMENT_BYTES: Final = 16
+"""Of every fragment but the last of a protected answer, and of its trailer (RP-A2)."""
+_FRAGMENT_ALIGNMENT_BYTES: Final = 8
+_WHOLE: Final = PduFlag.FIRST | PduFlag.LAST
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The client asked to end a call; it still expects an answer."""
+
+    call_id: int
+
+
+class Orphaned(msgspec.Struct, frozen=True):
+    """The client no longer waits for a call's answer."""
+
+    call_id: int
+
+
+Event = IncomingCall | Cancelled | Orphaned
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What a listening port offers."""
+
+    interfaces: Mapping[tuple[Guid, int], Interface]
+    """By UUID and major version."""
+    providers: Providers
+    associations: Associations
+    levels: Mapping[Guid, AuthLevel] = {}
+    """Least protection by interface, where it is more or less than the interface's own."""
+    anonymous: frozenset[Guid] = frozenset()
+    """Interfaces that are also open to callers without any security context."""
+
+
+class Presentation(msgspec.Struct, frozen=True):
+    """An accepted presentation context."""
+
+    interface: Interface
+    transfer: Syntax
+
+
+class Connection:
+    """The state of one connection."""
+
+    def __init__(self, served: Served, address: str, port: int) -> None:
+        """`address`: the client's, without port. `port`: the local one, told in bind_ack."""
+        self._served = served
+        self._address = address
+        self._port = port
+        self._buffer = bytearray()
+        self._output: list[bytes] = []
+        self._events: list[Event] = []
+        self._security = SecurityContexts(served.providers, address)
+        self._presentations: dict[int, Presentation] = {}
+        self._reassembly = Reassembly()
+        self._in_progress: dict[int, IncomingCall] = {}
+        self._size = FRAGMENT_MAX_BYTES
+        self.association: Association | None = None
+        """None before the bind."""
+        self.is_closing = False
+        self._is_closed = False
+        self.closing_reason = ""
+        self.refusals: list[str] = []
+        """What was refused for its security, for the log; the I/O side empties it."""
+
+    # In ----------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes of the client; return what is to be done."""
+        self._buffer += data
+        while not self.is_closing:
+            try:
+                length = fragment_length(self._buffer)
+                if not length:
+                    break
+                self._check_length(length)
+                if len(self._buffer) < length:
+                    break
+                raw = bytes(self._buffer[:length])
+                del self._buffer[:length]
+                self._take(parse_pdu(raw))
+            except WrongVersion as error:
+                self._refuse_version(error)
+            except MalformedPdu as error:
+                self._protocol_error(0, str(error))
+        events, self._events = self._events, []
+        return events
+
+    def _check_length(self, length: int) -> None:
+        kind = self._buffer[2]
+        is_bind = kind in (PduType.BIND, PduType.ALTER_CONTEXT, PduType.AUTH3)
+        longest = BIND_MAX_BYTES if is_bind else FRAGMENT_MAX_BYTES
+        if length > longest:
+            raise MalformedPdu(f"frag_length {length}; {longest} are allowed")
+
+    def _take(self, pdu: Pdu) -> None:
+        if pdu.kind is PduType.BIND:
+            self._on_bind(pdu)
+        elif self.association is None:
+            self._protocol_error(pdu.call_id, f"{pdu.kind.name} before bind")
+        elif pdu.kind is PduType.REQUEST:
+            self._on_request(pdu)
+        elif pdu.kind is PduType.ALTER_CONTEXT:
+            self._on_alter(pdu)
+        elif pdu.kind is PduType.AUTH3:
+            self._on_auth3(pdu)
+        elif pdu.kind in (PduType.CO_CANCEL, PduType.ORPHANED):
+            self._on_end_of_wait(pdu)
+        elif pdu.kind is not PduType.SHUTDOWN:
+            self._protocol_error(pdu.call_id, f"{pdu.kind.name} from a client")
+
+    # Bind and alter ----------------------------------------------------------------------
+
+    def _on_bind(self, pdu: Pdu) -> None:
+        if self.association is not None:
+            self._protocol_error(pdu.call_id, "a second bind")
+            return
+        try:
+            bind = parse_bind(pdu)
+        except MalformedPdu as error:
+            self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, str(error))
+            return
+        if not bind.proposals or pdu.flags & _WHOLE != _WHOLE:
+            self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, "a bind without contexts")
+            return
+        try:
+            token = self._leg(pdu)
+        except UnknownAuthType as error:
+            self._bind_nak(pdu, BindNakReason.AUTHENTICATION_TYPE, str(error))
+            return
+        except SecurityRefused as error:
+            self.refusals.append(str(error))
+            self._bind_nak(pdu, BindNakReason.INVALID_CHECKSUM, str(error))
+            return
+        association = self._served.associations.join(bind.group_id, self._address)
+        if association is None:
+            reason = f"association {bind.group_id} is not of this address and node"
+            self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, reason)
+            return
+        self.association = association
+        self._size = _agreed_size(bind)
+        flags = _WHOLE | pdu.flags & (PduFlag.CONC_MPX | PduFlag.SUPPORT_HEADER_SIGN)
+        self._security.signs_header = bool(pdu.flags & PduFlag.SUPPORT_HEADER_SIGN)
+        self._answer_bind(PduType.BIND_ACK, pdu, bind, flags, str(self._port), token)
+
+    def _on_alter(self, pdu: Pdu) -> None:
+        try:
+            bind = parse_bind(pdu)
+        except MalformedPdu as error:
+            self._protocol_error(pdu.call_id, str(error))
+            return
+        if not bind.proposals:
+            self._protocol_error(pdu.call_id, "alter_context without contexts")
+            return
+        try:
+            token = self._leg(pdu)
+        except UnknownAuthType:
+            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED)
+            return
+        except SecurityRefused as error:
+            self.refusals.append(str(error))
+            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED)
+            return
+        flags = _WHOLE | pdu.flags & PduFlag.SUPPORT_HEADER_SIGN
+        self._answer_bind(PduType.ALTER_CONTEXT_RESPONSE, pdu, bind, flags, "", token)
+
+    def _leg(self, pdu: Pdu) -> bytes | None:
+        return None if pdu.trailer is None else self._security.leg(pdu.trailer)
+
+    def _answer_bind(
+        self, kind: PduType, pdu: Pdu, bind: Bind, flags: int, address: str, token: bytes | None
+    ) -> None:
+        assert self.association is not None
+        answers = [self._judge(one) for one in bind.proposals]
+        trailer = None
+        if pdu.trailer is not None and token is not None:
+            given = pdu.trailer
+            trailer = Trailer(given.auth_type, given.level, given.context_id, token)
+        number = self.association.number
+        self._output.append(
+            write_bind_ack(kind, pdu, flags, self._size, number, address, answers, trailer)
+        )
+
+    def _judge(self, proposal: Proposal) -> Answer:
+        """Return what becomes of a proposed context (RP-A5)."""
+        rejection = ContextResult.PROVIDER_REJECTION
+        for transfer in proposal.transfers:
+            features = features_of(transfer)
+            if features is not None:
+                return Answer(ContextResult.NEGOTIATE_ACK, features & FEATURES)
+        asked = proposal.interface
+        interface = self._served.interfaces.get((asked.uuid, asked.major))
+        if interface is None or asked.minor > interface.syntax.minor:
+            return Answer(rejection, RejectReason.ABSTRACT_SYNTAX)
+        if NDR20 not in proposal.transfers:
+            return Answer(rejection, RejectReason.TRANSFER_SYNTAXES)
+        known = self._presentations.get(proposal.context_id)
+        if known is not None and known.interface is not interface:
+            return Answer(rejection, RejectReason.NOT_SPECIFIED)
+        if known is None and len(self._presentations) >= CONTEXTS_PER_CONNECTION_MAX:
+            return Answer(rejection, RejectReason.LOCAL_LIMIT)
+        self._presentations[proposal.context_id] = Presentation(interface, NDR20)
+        return Answer(ContextResult.ACCEPTANCE, 0, NDR20)
+
+    def _on_auth3(self, pdu: Pdu) -> None:
+        if pdu.trailer is None:
+            self._protocol_error(pdu.call_id, "auth3 without a token")
+            return
+        try:
+            self._security.last_leg(pdu.trailer)
+        except SecurityRefused as error:
+            self.refusals.append(str(error))
+
+    # Requests ----------------------------------------------------------------------------
+
+    def _on_request(self, pdu: Pdu) -> None:
+        if self._reassembly.is_late(pdu):
+            return
+        head = parse_request(pdu)
+        presentation = self._presentations.get(head.context_id)
+        if presentation is None:
+            self._write_fault(
+                pdu.call_id, head.context_id, FaultStatus.UNKNOWN_INTERFACE, is_executed=False
+            )
+            if not pdu.is_last:
+                self._reassembly.drop()
+            return
+        try:
+            context = self._security.of(pdu.trailer)
+            if context is not None and not context.is_ready:
+                self._refuse_context(pdu, head.context_id, context)
+                return
+            self._reassembly.begin_or_continue(pdu, head, context, frozenset(self._in_progress))
+            stub = pdu.body[head.stub_at :]
+            if context is not None:
+                stub = self._security.unprotect(pdu, head.stub_at, context)
+        except OutOfOrder as error:
+            self._protocol_error(pdu.call_id, str(error))
+            return
+        except SecurityRefused as error:
+            self._deny(pdu, head.context_id, str(error))
+            return
+        if not self._reassembly.add(stub):
+            self._write_fault(pdu.call_id, head.context_id, FaultStatus.ACCESS_DENIED)
+        elif pdu.is_last:
+            self._complete(pdu, head.context_id, head.opnum, presentation, context)
+
+    def _refuse_context(self, pdu: Pdu, context_id: int, context: SecurityContext) -> None:
+        """Answer a request under a context whose exchange failed (RP-A10) or goes on."""
+        if context.has_failed:
+            self._deny(pdu, context_id, "a request under a security context that failed")
+        else:
+            self._protocol_error(pdu.call_id, "a request before its security context is complete")
+
+    def _deny(self, pdu: Pdu, context_id: int, reason: str) -> None:
+        self.refusals.append(reason)
+        self._write_fault(pdu.call_id, context_id, FaultStatus.ACCESS_DENIED, is_executed=False)
+        self._close(reason)
+
+    def _complete(
+        self,
+        pdu: Pdu,
+        context_id: int,
+        opnum: int,
+        presentation: Presentation,
+        context: SecurityContext | None,
+    ) -> None:
+        """Have a whole request executed, unless it may not be."""
+        stub, is_maybe, object_uuid = self._reassembly.take()
+        interface = presentation.interface
+        operation = interface.operations.get(opnum)
+        status = 0
+        if not self._is_protected(interface, context):
+            status = FaultStatus.ACCESS_DENIED
+            self.refusals.append(f"a call of {interface.name} below its level of protection")
+        elif operation is None:
+            status = FaultStatus.OPERATION_RANGE
+        elif len(self._in_progress) >= CALLS_PER_CONNECTION_MAX:
+            status = FaultStatus.SERVER_TOO_BUSY
+        if status or operation is None:
+            self._write_fault(pdu.call_id, context_id, status, is_executed=False)
+            return
+        call = IncomingCall(
+            pdu.call_id,
+            context_id,
+            interface,
+            opnum,
+            operation,
+            object_uuid,
+            stub,
+            pdu.order,
+            pdu.header[4:8],
+            pdu.minor,
+            self._security.identity(context),
+            context,
+            is_maybe,
+        )
+        assert self.association is not None
+        self._in_progress[call.call_id] = call
+        self.association.calls += 1
+        self._events.append(call)
+
+    def _is_protected(self, interface: Interface, context: SecurityContext | None) -> bool:
+        uuid = interface.syntax.uuid
+        if context is None and uuid in self._served.anonymous:
+            return True
+        least = self._served.levels.get(uuid, interface.level)
+        return (AuthLevel.NONE if context is None else context.level) >= least
+
+    def presentation_of(self, call: IncomingCall) -> Presentation:
+        """Return the presentation context of a call."""
+        return self._presentations[call.context_id]
+
+    @property
+    def signs_header(self) -> bool:
+        """Whether the client asked for header signing in its bind."""
+        return self._security.signs_header
+
+    def _on_end_of_wait(self, pdu: Pdu) -> None:
+        if pdu.kind is PduType.ORPHANED and pdu.call_id == self._reassembly.receiving:
+            self._reassembly.drop()
+        elif pdu.call_id in self._in_progress:
+            is_cancel = pdu.kind is PduType.CO_CANCEL
+            self._events.append(Cancelled(pdu.call_id) if is_cancel else Orphaned(pdu.call_id))
+
+    # Out ---------------------------------------------------------------------------------
+
+    @property
+    def calls_in_progress(self) -> int:
+        """How many calls have no answer yet."""
+        return len(self._in_progress)
+
+    def is_in_progress(self, call: IncomingCall) -> bool:
+        """Whether a call still waits for its answer."""
+        return self._in_progress.get(call.call_id) is call
+
+    def respond(self, call: IncomingCall, stub: bytes) -> None:
+        """Answer a call with its results, unless it was answered or forgotten."""
+        if not self._end(call):
+            return
+        context = call.security
+        token_size = 0
+        if context is not None and context.level >= AuthLevel.PACKET:
+            token_size = context.provider.signature_size(context.level)
+        room = self._size - CALL_HEADER_SIZE_BYTES
+        if token_size:
+            room -= TRAILER_SIZE_BYTES + token_size
+            room -= room % _STUB_ALIGNMENT_BYTES
+        else:
+            room -= room % _FRAGMENT_ALIGNMENT_BYTES
+        for at in range(0, max(len(stub), 1), room):
+            flags = (PduFlag.FIRST if at == 0 else 0) | (
+                PduFlag.LAST if at + room >= len(stub) else 0
+            )
+            self._write_response(call, flags, len(stub) - at, stub[at : at + room], token_size)
+
+    def _write_response(
+        self, call: IncomingCall, flags: int, left: int, part: bytes, token_size: int
+    ) -> None:
+        head = response_head(call.context_id, left)
+        if not token_size:
+            length = CALL_HEADER_SIZE_BYTES + len(part)
+            header = write_header(PduType.RESPONSE, flags, call.call_id, length, 0, call.minor)
+            self._output += (header, head, part)
+            return
+        context = call.security
+        assert context is not None
+        pad = -len(part) % _STUB_ALIGNMENT_BYTES
+        length = CALL_HEADER_SIZE_BYTES + len(part) + pad + TRAILER_SIZE_BYTES + token_size
+        header = write_header(PduType.RESPONSE, flags, call.call_id, length, token_size, call.minor)
+        trailer = write_trailer(context.auth_type, context.level, pad, context.number)
+        body, token = context.provider.protect(
+            context.level,
+            Buffers(header + head, part + bytes(pad), trailer),
+            signs_header=self._security.signs_header,
+        )
+        self._output += (header, head, body, trailer, token)
+
+    def fault(self, call: IncomingCall, status: int) -> None:
+        """Answer a call with a fault, unless it was answered or forgotten."""
+        if self._end(call):
+            self._write_fault(call.call_id, call.context_id, status, minor=call.minor)
+
+    def forget(self, call: IncomingCall) -> None:
+        """Let a call end without an answer."""
+        self._end(call, is_answered=False)
+
+    def _end(self, call: IncomingCall, *, is_answered: bool = True) -> bool:
+        """Note that a call has ended; whether its answer is to be written."""
+        if not self.is_in_progress(call):
+            return False
+        del self._in_progress[call.call_id]
+        association = self.association
+        assert association is not None
+        association.calls -= 1
+        self._served.associations.settle(association)
+        return is_answered and not call.is_maybe and not self._is_closed
+
+    def take_output(self) -> bytes:
+        """Return what is to be written now."""
+        output, self._output = b"".join(self._output), []
+        return output
+
+    def close(self) -> None:
+        """Note that the connection is gone; its calls end when their implementation ends them."""
+        self.is_closing = self._is_closed = True
+        self._output.clear()
+        if self.association is not None:
+            self._served.associations.leave(self.association)
+
+    # Refusals ----------------------------------------------------------------------------
+
+    def _write_fault(
+        self,
+        call_id: int,
+        context_id: int,
+        status: int,
+        *,
+        is_executed: bool = True,
+        minor: int = 0,
+    ) -> None:
+        self._output.append(
+            write_fault(call_id, context_id, status, is_executed=is_executed, minor=minor)
+        )
+
+    def _bind_nak(self, pdu: Pdu, reason: BindNakReason, text: str) -> None:
+        self._output.append(write_bind_nak(pdu.call_id, reason, pdu.minor))
+        self._close(text)
+
+    def _refuse_version(self, error: WrongVersion) -> None:
+        self._output.append(write_bind_nak(error.call_id, BindNakReason.PROTOCOL_VERSION))
+        self._close(str(error))
+
+    def _protocol_error(self, call_id: int, text: str) -> None:
+        if self.association is None:
+            self._output.append(write_bind_nak(call_id, BindNakReason.NOT_SPECIFIED))
+        else:
+            status = FaultStatus.PROTOCOL_ERROR
+            self._write_fault(call_id, 0, status, is_executed=False)
+        self._close(text)
+
+    def _close(self, reason: str) -> None:
+        self.is_closing = True
+        self.closing_reason = reason
+        self._reassembly.drop()
+
+
+def _agreed_size(bind: Bind) -> int:
+    """Return the bytes of fragments in both directions, of a bind's two wishes."""
+    wanted = min(bind.max_transmit, bind.max_receive)
+    size = min(FRAGMENT_MAX_BYTES, max(FRAGMENT_MIN_BYTES, wanted))
+    return size - size % _FRAGMENT_ALIGNMENT_BYTES

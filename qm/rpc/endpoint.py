@@ -1,0 +1,92 @@
+"""The RPC endpoint of a node: which interfaces stand on which port, from its settings."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from qm.edge.tcp.listeners import bind
+from qm.observe.metrics import Metrics
+from qm.rpc.association.connection import Served
+from qm.rpc.association.groups import Associations
+from qm.rpc.endpoint_mapper import MAPPER, EndpointMapper, Registration
+from qm.rpc.interface import Interface
+from qm.rpc.mgmt import MGMT, Mgmt
+from qm.rpc.security.provider import Providers
+from qm.rpc.server.ports import Port, RpcPorts
+from qm.rpc.server.rpc_metrics import RpcMetrics
+
+
+class RpcSettings(msgspec.Struct, frozen=True):
+    """Where a node serves RPC."""
+
+    addresses: Sequence[str]
+    """Literal addresses to listen on."""
+    mapper_port: int
+    """135, unless something else has it."""
+    port: int
+    """Of remote read and remote management."""
+
+
+class RpcEndpoint:
+    """All RPC ports of a node. Create, start and stop it in the node's event loop."""
+
+    def __init__(
+        self,
+        settings: RpcSettings,
+        implementations: Mapping[Interface, object],
+        providers: Providers,
+        metrics: Metrics,
+        bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
+    ) -> None:
+        """`implementations`: of the interfaces that stand on `settings.port`."""
+        self._settings = settings
+        self._interfaces = list(implementations)
+        associations: Final = Associations(secrets.token_bytes)
+        self._associations = associations
+        mapper = {MAPPER: EndpointMapper(self._registered)}
+        self._ports = RpcPorts(
+            settings.addresses,
+            [
+                _port(settings.mapper_port, mapper, providers, associations),
+                _port(settings.port, implementations, providers, associations),
+            ],
+            RpcMetrics(metrics, asyncio.get_running_loop().time),
+            bind,
+        )
+
+    def _registered(self) -> Sequence[Registration]:
+        """Return what the mapper knows: everything on the port, as long as it is open."""
+        (_, port), *_ = self.endpoints(self._settings.port)
+        return [Registration(one, port) for one in (*self._interfaces, MGMT)]
+
+    def endpoints(self, number: int) -> list[tuple[str, int]]:
+        """Return addresses and ports, as bound, of the port that was configured as `number`."""
+        return self._ports.endpoints(number)
+
+    async def start(self) -> None:
+        """Listen. Raises OSError that names the address."""
+        await self._ports.start()
+
+    async def stop(self) -> None:
+        """End waits with an answer, run handles down, close the ports."""
+        await self._ports.stop()
+
+
+def _port(
+    number: int,
+    implementations: Mapping[Interface, object],
+    providers: Providers,
+    associations: Associations,
+) -> Port:
+    interfaces = [*implementations, MGMT]
+    objects = {one.syntax.uuid: each for one, each in implementations.items()}
+    objects[MGMT.syntax.uuid] = Mgmt(partial(list, interfaces))
+    served = Served(
+        {(one.syntax.uuid, one.syntax.major): one for one in interfaces}, providers, associations
+    )
+    return Port(number, served, objects)

@@ -1,0 +1,1 @@
+"""Security providers: who calls, and how calls are signed and sealed. NTLM and SPNEGO are pure."""

@@ -1,0 +1,44 @@
+"""Metrics and rate-limited log lines of the RPC server."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
+from qm.rpc.server.call import Call
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class RpcMetrics:
+    """What the RPC ports of a node count and log."""
+
+    def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
+        """`now`: monotonic seconds."""
+        self._log = LimitedLog(_LOGGER, now)
+        self._connections = metrics.gauge("quorate_rpc_connections")
+        self._calls = metrics.counter("quorate_rpc_calls_total")
+        self._refused = metrics.counter("quorate_rpc_refused_total")
+        self._count = 0
+
+    def opened(self) -> None:
+        """Count an accepted connection."""
+        self._count += 1
+        self._connections.set(self._count)
+
+    def closed(self) -> None:
+        """Count the end of an accepted connection."""
+        self._count -= 1
+        self._connections.set(self._count)
+
+    def called(self, call: Call, result: str) -> None:
+        """Count a call that ended."""
+        self._calls.labels(call.interface.name, call.request.operation.name, result).inc()
+
+    def refused(self, reason: str, address: str, detail: str) -> None:
+        """Count and log what was refused; `reason` is one of a few."""
+        self._refused.labels(reason).inc()
+        self._log.warning(
+            reason, "refused an RPC client", reason=reason, address=address, detail=detail
+        )

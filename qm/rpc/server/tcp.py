@@ -1,0 +1,171 @@
+"""An accepted RPC connection: a transport on one side, a sans-IO `Connection` on the other.
+
+Everything happens in callbacks. A call that waits is held by its implementation; the connection
+only knows that it is in progress.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final, cast
+
+from typing_extensions import override
+
+from qm.rpc.association.calls import IncomingCall
+from qm.rpc.association.connection import Cancelled, Connection, Event, Served
+from qm.rpc.limits import BIND_TIMEOUT_S, IDLE_TIMEOUT_S, UNSENT_MAX_BYTES
+from qm.rpc.server.call import Call, Dispatcher
+from qm.rpc.server.rpc_metrics import RpcMetrics
+
+KEEPALIVE_AFTER_S: Final = 120
+"""Silence after which TCP asks whether a peer is there: else what it holds would stay held."""
+
+
+class RpcConnection(asyncio.Protocol):
+    """An accepted connection."""
+
+    __slots__ = (
+        "_admit",
+        "_calls",
+        "_dispatcher",
+        "_is_paused",
+        "_left",
+        "_loop",
+        "_metrics",
+        "_served",
+        "_since",
+        "_state",
+        "_transport",
+        "address",
+        "local",
+    )
+
+    _transport: asyncio.Transport
+    _state: Connection
+
+    def __init__(
+        self,
+        served: Served,
+        dispatcher: Dispatcher,
+        metrics: RpcMetrics,
+        admit: Callable[["RpcConnection"], str],
+        left: Callable[["RpcConnection"], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`admit`: returns why a connection is refused, or "". `left`: told of its end."""
+        self._served = served
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._admit = admit
+        self._left = left
+        self._loop = loop
+        self._calls: dict[int, Call] = {}
+        self._since = loop.time()
+        self._is_paused = False
+        self.address = ""
+        self.local = ("", 0)
+
+    # From the transport ------------------------------------------------------------------
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        name = transport.get_extra_info("sockname") or ("", 0)
+        self.local = (str(name[0]), int(name[1]))
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_AFTER_S)
+        self._state = Connection(self._served, self.address, self.local[1])
+        self._metrics.opened()
+        reason = self._admit(self)
+        if reason:
+            self._metrics.refused(reason, self.address, "too many connections")
+            self._transport.abort()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._since = self._loop.time()
+        for event in self._state.receive(data):
+            self._on_event(event)
+        for text in self._state.refusals:
+            self._metrics.refused("security", self.address, text)
+        self._state.refusals.clear()
+        self._flush()
+        if self._state.is_closing:
+            if self._state.closing_reason:
+                self._metrics.refused("protocol", self.address, self._state.closing_reason)
+            self._transport.close()
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, IncomingCall):
+            call = Call(event, self._state, self._done, self.address, self.local)
+            self._calls[event.call_id] = call
+            self._dispatcher.run(call)
+            return
+        call_or_none = self._calls.get(event.call_id)
+        if call_or_none is not None:
+            is_awaited = isinstance(event, Cancelled)
+            if not is_awaited:
+                self._state.forget(call_or_none.request)
+            call_or_none.end(is_awaited=is_awaited)
+
+    def _done(self, call: Call, result: str) -> None:
+        if self._calls.get(call.request.call_id) is call:
+            del self._calls[call.request.call_id]
+        self._metrics.called(call, result)
+        self._since = self._loop.time()
+        self._flush()
+
+    def _flush(self) -> None:
+        output = self._state.take_output()
+        if not output or self._transport.is_closing():
+            return
+        self._transport.write(output)
+        if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
+            self._metrics.refused("unread", self.address, "the client does not read its answers")
+            self._transport.abort()
+
+    @override
+    def pause_writing(self) -> None:
+        # Whoever does not read its answers makes no more calls meanwhile.
+        self._is_paused = True
+        self._transport.pause_reading()
+
+    @override
+    def resume_writing(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._metrics.closed()
+        self._left(self)
+        for call in list(self._calls.values()):
+            call.end(is_awaited=False)
+        self._state.close()
+
+    # From the server ---------------------------------------------------------------------
+
+    def expire(self, now: float) -> None:
+        """Close it if it has been idle for too long, or was never bound."""
+        association = self._state.association
+        if association is None:
+            if now - self._since > BIND_TIMEOUT_S:
+                self._metrics.refused("unbound", self.address, "no bind in time")
+                self._transport.abort()
+        elif (
+            now - self._since > IDLE_TIMEOUT_S
+            and not self._state.calls_in_progress
+            and not association.has_handles
+        ):
+            self._transport.close()
+
+    def close(self) -> None:
+        """Close it: this node stops."""
+        for call in list(self._calls.values()):
+            call.end(is_awaited=True)
+        self._flush()
+        self._transport.close()

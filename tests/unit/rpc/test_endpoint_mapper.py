@@ -1,0 +1,155 @@
+"""The endpoint mapper and the management interface, by their bytes."""
+
+import struct
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from qm.rpc.endpoint_mapper import (
+    MAPPER,
+    NOT_REGISTERED,
+    EndpointMapper,
+    HandleOnly,
+    LookupIn,
+    MapIn,
+    Registration,
+    Tower,
+    tower_of,
+)
+from qm.rpc.interface import Fault, Interface, interface_syntax
+from qm.rpc.mgmt import MGMT, Mgmt, NameIn, StatisticsIn
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import NIL, Nothing
+from qm.rpc.pdu.bind import Syntax
+from tests.unit.rpc.vectors import vector
+
+READ = Interface("RemoteRead", interface_syntax("1a9134dd-7b39-45ba-ad88-44d01ca47f28", 1), {})
+REGISTERED = [Registration(READ, 2105), Registration(MGMT, 2105)]
+CALL: Any = Mock(local=("192.0.2.10", 135))
+
+
+def mapper() -> EndpointMapper:
+    return EndpointMapper(lambda: REGISTERED)
+
+
+def asked(name: str = "epm_ept_map_request") -> MapIn:
+    given, _ = MAPPER.operations[3].takes.unmarshal(vector(name))
+    assert isinstance(given, MapIn)
+    return given
+
+
+def mapped(given: MapIn) -> bytes:
+    return MAPPER.operations[3].gives.marshal(mapper().map(CALL, given))
+
+
+def changed(at: int, new: bytes) -> MapIn:
+    """The request of the vector with other bytes in its tower."""
+    given = asked()
+    assert given.tower is not None
+    octets = bytearray(given.tower.octets)
+    octets[at : at + len(new)] = new
+    return MapIn(None, Tower(len(octets), bytes(octets)), NIL, 4)
+
+
+@pytest.mark.spec(
+    "RP-RPCE-2.2.1.2.5-01",
+    "RP-RPCE-2.2.1.2.5-04",
+    "RP-RPCE-2.2.1.2.5-07",
+    "RP-RPCE-2.2.1.2.5-09",
+    "RP-RPCE-2.2.1.2.5-10",
+)
+def test_ept_map_answers_as_in_the_vector() -> None:
+    assert mapped(asked()) == vector("epm_ept_map_response")
+    assert MAPPER.operations[3].takes.marshal(asked()) == vector("epm_ept_map_request")
+
+
+@pytest.mark.spec(
+    "RP-RPCE-2.2.1.2.5-02",
+    "RP-RPCE-2.2.1.2.5-05",
+    "RP-RPCE-2.2.1.2.5-06",
+    "RP-RPCE-2.2.1.2.5-08",
+    "RP-RPCE-2.2.1.2.5-11",
+)
+def test_ept_map_judges_interface_protocol_and_version() -> None:
+    ndr64 = bytes.fromhex("33057171babe37498319b5dbef9ccc36") + b"\1\0"
+    found = mapper().map(CALL, changed(30, ndr64))
+    assert (found.count, found.status) == (1, 0)
+    tower = found.towers.items[0]
+    assert tower is not None
+    assert tower.octets[30:46] != ndr64[:16]
+    for at, new in ((5, b"\0"), (25, b"\1"), (21, b"\2"), (54, b"\x0a"), (61, b"\x1f")):
+        missed = mapper().map(CALL, changed(at, new))
+        assert (missed.count, missed.towers.items, missed.status) == (0, [], NOT_REGISTERED), at
+
+
+@pytest.mark.spec("RP-RPCE-3.1.3.5.3-01", "RP-C706-L-01", "RP-C706-L-02", "RP-RPCE-2.1.1.1-01")
+def test_a_tower_has_five_floors() -> None:
+    tower = tower_of(READ.syntax, 0x0839, "192.0.2.77").octets
+    assert len(tower) == 75
+    assert tower[:4] == b"\5\0\x13\0"
+    assert tower[-16:] == b"\1\0\x07\2\0\x08\x39\1\0\x09\4\0\xc0\0\2\x4d"
+    six = mapper().map(CALL, changed(0, b"\6\0"))
+    assert six.status == NOT_REGISTERED
+    with pytest.raises(Fault):
+        mapper().map(CALL, MapIn(None, Tower(10, tower[:10]), NIL, 4))
+
+
+@pytest.mark.spec(
+    "RP-RPCE-2.2.1.2.2-01", "RP-RPCE-2.2.1.2.2-02", "RP-RPCE-2.2.1.2.5-03", "RP-RPCE-2.2.1.2.1-01"
+)
+def test_ept_map_refuses_what_is_out_of_bounds() -> None:
+    long = MapIn(None, Tower(2001, bytes(2001)), NIL, 4)
+    for bad in (long, MapIn(None, None, NIL, 4)):
+        with pytest.raises(Fault) as caught:
+            mapper().map(CALL, bad)
+        assert caught.value.status == 0x6F7
+    raw = vector("epm_ept_map_request")
+    with pytest.raises(BadStub):
+        MAPPER.operations[3].takes.unmarshal(raw[:-4] + struct.pack("<I", 501))
+    with pytest.raises(BadStub):
+        MAPPER.operations[3].takes.unmarshal(raw[:28] + b"\x4a" + raw[29:])
+    for opnum in (0, 1, 5, 6):
+        assert MAPPER.operations[opnum].name == "refused"
+    with pytest.raises(Fault) as refused:
+        mapper().refused(CALL, None)
+    assert refused.value.status == 0x6D8
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.4-01", "RP-RPCE-2.2.1.2.4-02", "RP-RPCE-2.2.1.2.8-01")
+def test_ept_lookup_gives_portions() -> None:
+    first = mapper().lookup(CALL, LookupIn(0, None, None, 1, NIL, 1))
+    assert (first.count, first.handle != NIL, first.status) == (1, True, 0)
+    raw = MAPPER.operations[2].gives.marshal(first)
+    again, _ = MAPPER.operations[2].gives.unmarshal(raw)
+    assert again == first
+    last = mapper().lookup(CALL, LookupIn(0, None, None, 1, first.handle, 500))
+    assert (last.count, last.handle) == (1, NIL)
+    assert [one.annotation for one in last.entries.items] == [b"mgmt"]
+    assert mapper().free(CALL, HandleOnly(first.handle)).handle == NIL
+
+
+@pytest.mark.spec(
+    "RP-RPCE-2.2.1.3-02",
+    "RP-RPCE-2.2.1.3-03",
+    "RP-RPCE-2.2.1.3-04",
+    "RP-RPCE-2.2.1.3.2-01",
+    "RP-RPCE-2.2.1.3.4-01",
+)
+def test_mgmt_tells_what_is_served() -> None:
+    mgmt = Mgmt(lambda: [READ, MGMT], "HOST/quorate")
+    ids = mgmt.interfaces(CALL, Nothing())
+    raw = MGMT.operations[0].gives.marshal(ids)
+    assert MGMT.operations[0].gives.unmarshal(raw)[0] == ids
+    assert struct.unpack_from("<III", raw, 0)[1:] == (2, 2)
+    assert ids.vector is not None
+    assert Syntax(ids.vector.ids[0].uuid, 1) == READ.syntax  # type: ignore[union-attr]
+    listening = MGMT.operations[2].gives.marshal(mgmt.is_listening(CALL, Nothing()))
+    assert listening == struct.pack("<II", 0, 1)
+    with pytest.raises(Fault) as caught:
+        mgmt.stop_listening(CALL, Nothing())
+    assert caught.value.status == 5
+    assert len(mgmt.statistics(CALL, StatisticsIn(9)).statistics) == 4
+    name = mgmt.principal_name(CALL, NameIn(10, 100))
+    assert MGMT.operations[4].gives.unmarshal(MGMT.operations[4].gives.marshal(name))[0] == name
+    assert mgmt.principal_name(CALL, NameIn(68, 100)).status != 0

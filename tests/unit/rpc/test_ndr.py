@@ -1,0 +1,256 @@
+"""NDR 2.0: alignment, pointers and their targets, arrays, unions, and what is refused."""
+
+import struct
+
+import msgspec
+import pytest
+
+from qm.rpc.limits import POINTER_DEPTH_MAX
+from qm.rpc.ndr.streams import BadStub, Reader, Writer
+from qm.rpc.ndr.types import (
+    BYTES,
+    GUID,
+    HANDLE,
+    I64,
+    NIL,
+    U8,
+    U16,
+    U32,
+    Arm,
+    Array,
+    Full,
+    Octets,
+    Parameters,
+    Pending,
+    Ranged,
+    Structure,
+    Type,
+    Union,
+    Unique,
+    VaryingArray,
+    WideString,
+)
+from qm.rpc.pdu.bind import NDR20, Syntax
+from qm.rpc.pdu.call import verify_trailer
+from tests.unit.rpc.vectors import vector
+
+
+class Correlated(msgspec.Struct):
+    size: int
+    items: list[int]
+
+
+CORRELATED = Parameters(
+    Correlated, {"size": U32, "items": Array(U16)}, lambda it: it.size == len(it.items)
+)
+
+
+class One(msgspec.Struct):
+    value: object
+
+
+def one(type_: Type[object] | Type[int] | object) -> Parameters[One]:
+    return Parameters(One, {"value": type_})  # type: ignore[dict-item]
+
+
+@pytest.mark.spec("RP-RPCE-3.1.1.5.3.1-01")
+def test_counts_must_agree_with_what_they_describe() -> None:
+    good, end = CORRELATED.unmarshal(vector("ndr_correlation_ok"))
+    assert (good.items, end) == ([1, 2, 3], 14)
+    assert CORRELATED.marshal(good) == vector("ndr_correlation_ok")
+    with pytest.raises(BadStub):
+        CORRELATED.unmarshal(vector("ndr_correlation_bad"))
+
+
+class Text(msgspec.Struct):
+    length: int
+    room: int
+    buffer: object
+
+
+class TextBody(Type[str]):
+    """The array of a UNICODE_STRING: WCHARs without NUL."""
+
+    alignment = 4
+
+    def read(self, reader: Reader) -> str:
+        _, _, actual = reader.u32(), reader.u32(), reader.u32()
+        return reader.take(actual * 2).decode("utf-16-le")
+
+
+def test_the_unicode_string_of_the_guide_is_read() -> None:
+    type_ = Structure(Text, {"length": U16, "room": U16, "buffer": Unique(TextBody())})
+    found, _ = one(type_).unmarshal(vector("ndr_unicode_string"))
+    assert found.value == Text(6, 8, "abc")
+
+
+@pytest.mark.spec("RP-C706-14.2.2-01", "RP-C706-14.2.2-02", "RP-C706-14.3.2-01")
+def test_values_are_aligned_to_their_size_and_gaps_are_zero() -> None:
+    inner = Structure(Correlated, {"size": U8, "items": I64})
+    raw = one(inner).marshal(One(Correlated(7, -1)))  # type: ignore[arg-type]
+    assert raw == b"\x07" + bytes(7) + b"\xff" * 8
+    found, _ = one(inner).unmarshal(b"\x07" + b"x" * 7 + b"\xff" * 8)
+    assert found.value == Correlated(7, -1)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("RP-C706-14.3.12-01", "RP-C706-14.3.12-02", "RP-C706-14.3.10-01")
+def test_targets_follow_their_construction_in_order() -> None:
+    class Pair(msgspec.Struct):
+        first: object
+        second: object
+
+    leaf = Structure(One, {"value": Unique(U32)})
+    pair = Structure(Pair, {"first": Unique(leaf), "second": Unique(U32)})
+
+    class Both(msgspec.Struct):
+        pair: Pair
+        after: int
+
+    both = Parameters(Both, {"pair": pair, "after": U32})
+    raw = struct.pack("<7I", 5, 6, 9, 111, 222, 333, 0)[:24]
+    found, end = both.unmarshal(raw)
+    assert found.pair.first == One(111)
+    assert (found.pair.second, found.after, end) == (222, 333, 24)
+    assert both.marshal(found)[12:] == raw[12:]
+    none, _ = both.unmarshal(bytes(12))
+    assert (none.pair.first, none.pair.second) == (None, None)
+
+
+@pytest.mark.spec("RP-C706-14.3.10-02")
+def test_equal_full_pointers_are_one_object() -> None:
+    class Two(msgspec.Struct):
+        first: object
+        second: object
+
+    class Outer(msgspec.Struct):
+        both: Two
+
+    two = Parameters(Outer, {"both": Structure(Two, {"first": Full(BYTES), "second": Full(BYTES)})})
+    found, _ = two.unmarshal(struct.pack("<III", 8, 8, 3) + b"abc")
+    assert found.both == Two(b"abc", b"abc")
+    assert len(two.marshal(found)) == 15
+
+
+@pytest.mark.spec("RP-C706-14.3.11-01", "RP-C706-14.3.4-01", "RP-RPCE-3.1.1.5.3.3-02")
+def test_wide_strings_end_in_a_nul_that_their_counts_include() -> None:
+    text = one(WideString(8))
+    raw = text.marshal(One("abc"))
+    assert raw == struct.pack("<III", 4, 0, 4) + "abc\0".encode("utf-16-le")
+    assert text.unmarshal(raw)[0].value == "abc"
+    for bad in (
+        struct.pack("<III", 3, 0, 3) + "abc".encode("utf-16-le"),
+        struct.pack("<III", 4, 0, 4) + "a\0c\0".encode("utf-16-le"),
+        struct.pack("<III", 4, 1, 3) + "bc\0".encode("utf-16-le"),
+        struct.pack("<III", 10, 0, 10) + bytes(20),
+        struct.pack("<III", 0xFFFFFFFF, 0, 0xFFFFFFFF) + b"a\0",
+        struct.pack("<III", 0, 0, 0),
+    ):
+        with pytest.raises(BadStub):
+            text.unmarshal(bad)
+
+
+@pytest.mark.spec("RP-C706-14.3.8-01", "RP-C706-14.3.8-02")
+def test_unions_repeat_their_tag_and_align_the_arm_alone() -> None:
+    union = Union(U16, {1: U32, 2: None, 3: Unique(U16)})
+    found, end = one(union).unmarshal(struct.pack("<HHI", 1, 0, 9))
+    assert (found.value, end) == (Arm(1, 9), 8)
+    found, end = one(union).unmarshal(struct.pack("<H", 2))
+    assert (found.value, end) == (Arm(2), 2)
+    found, _ = one(union).unmarshal(struct.pack("<HHIH", 3, 0, 1, 5))
+    assert found.value == Arm(3, 5)
+    assert one(union).marshal(found)[:2] == b"\3\0"
+    with pytest.raises(BadStub):
+        one(union).unmarshal(struct.pack("<HHI", 4, 0, 9))
+
+
+@pytest.mark.spec("RP-C706-14.3.3-01", "RP-C706-14.3.3-02")
+def test_a_trailing_conformant_array_counts_before_the_structure() -> None:
+    class Blob(msgspec.Struct):
+        size: int
+        data: bytes
+
+    blob = Structure(Blob, {"size": U16, "data": BYTES})
+    raw = one(blob).marshal(One(Blob(3, b"abc")))
+    assert raw == struct.pack("<IH", 3, 3) + b"abc"
+    assert one(blob).unmarshal(raw)[0].value == Blob(3, b"abc")
+    room = one(VaryingArray(U8))
+    with pytest.raises(BadStub):
+        room.unmarshal(struct.pack("<III", 2, 0, 3) + b"abc")
+
+
+@pytest.mark.spec("RP-RPCE-2.2.4.14-01", "RP-RPCE-3.1.3.5.1-01", "RP-OUR-limits-04")
+def test_ranges_counts_and_nesting_are_bounded_before_anything_is_made() -> None:
+    with pytest.raises(BadStub):
+        one(Ranged(U32, 1, 128)).unmarshal(struct.pack("<I", 0))
+    for bad in (0x7FFFFFFF, 0xFFFFFFFF, 3):
+        with pytest.raises(BadStub):
+            one(Array(GUID)).unmarshal(struct.pack("<I", bad) + bytes(40))
+        with pytest.raises(BadStub):
+            one(BYTES).unmarshal(struct.pack("<I", bad) + b"ab")
+
+    class Chain(Type[object]):
+        alignment = 4
+
+        def read(self, reader: Reader) -> object:
+            found: list[object] = [None]
+            if reader.u32():
+                reader.defer(self, found.append)
+            return found
+
+    with pytest.raises(BadStub):
+        one(Chain()).unmarshal(struct.pack("<I", 1) * (POINTER_DEPTH_MAX + 2))
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.1.4-01")
+def test_a_context_handle_is_twenty_bytes() -> None:
+    raw = one(HANDLE).marshal(One(NIL))
+    assert raw == bytes(20)
+    assert one(HANDLE).unmarshal(bytes(4) + bytes(range(16)))[0].value == bytes(range(16))
+
+
+def test_big_endian_stubs_are_read() -> None:
+    found, _ = CORRELATED.unmarshal(struct.pack(">IIHH", 2, 2, 1, 2), ">")
+    assert found.items == [1, 2]
+    assert one(Octets(3)).unmarshal(b"abc", ">")[0].value == b"abc"
+    assert one(GUID).unmarshal(bytes(range(16)), ">")[0].value == bytes.fromhex(
+        "03020100050407060809" + "0a0b0c0d0e0f"
+    )
+
+
+@pytest.mark.spec(
+    "RP-RPCE-2.2.2.13-01",
+    "RP-RPCE-2.2.2.13-02",
+    "RP-RPCE-2.2.2.13.1-02",
+    "RP-RPCE-2.2.2.13.2-01",
+    "RP-RPCE-2.2.2.13.4-01",
+)
+def test_a_verification_trailer_must_agree_with_the_call() -> None:
+    pdu = vector("pdu_request_verification_trailer")
+    stub = pdu[24:]
+    remote_read = Syntax(bytes.fromhex("dd34911a397bba45ad8844d01ca47f28"), 1)
+    head = (0, b"\x10\0\0\0", 2, 0, 7)
+
+    def agrees(stub: bytes, interface: Syntax = remote_read, *, signs: bool = True) -> bool:
+        return verify_trailer(
+            stub, 56, signs_header=signs, interface=interface, transfer=NDR20, pdu_head=head
+        )
+
+    assert agrees(stub)
+    assert agrees(stub[:56])
+    assert not agrees(stub, NDR20)
+    assert not agrees(stub, signs=False)
+    magic = stub[56:64]
+    assert agrees(magic.rjust(64, b"\0") + struct.pack("<HH", 0x4005, 0))
+    assert not agrees(magic.rjust(64, b"\0") + struct.pack("<HH", 0xC005, 0))
+    header2 = struct.pack("<HHBBH4sIHH", 0x4003, 16, 0, 0, 0, b"\x10\0\0\0", 2, 0, 7)
+    assert agrees(magic.rjust(64, b"\0") + header2)
+    assert not agrees(magic.rjust(64, b"\0") + header2[:-2] + b"\x08\0")
+    for cut in range(65, len(stub)):
+        agrees(stub[:cut])
+
+
+def test_a_writer_starts_referents_where_peers_expect_them() -> None:
+    writer = Writer()
+    writer.point(U32, 1)
+    assert bytes(writer.raw) == struct.pack("<I", 0x20000)
+    assert Pending(U32).shared == 0
