@@ -137,7 +137,7 @@ class Round:
             if gap.end_ns > began_ns
         )
         shared = {
-            "tracebacks": site.tracebacks(),
+            "tracebacks": site.tracebacks(self._history.with_suffix(".tracebacks")),
             "deaths": site.deaths,
             "leader_changes": term,
             **{f"rss_growth_{node}_mib": round(grown[node], 1) for node in sorted(grown)},

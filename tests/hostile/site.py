@@ -26,6 +26,8 @@ SILENCE = range(160, 224)
 _NICE = ("nice", "-n", "10")
 """An attacker has processors of its own; here it may only have what the nodes leave."""
 _MIB = 1 << 20
+_TRACEBACK = "Traceback (most recent"
+_TRACEBACK_LINES = 40
 
 
 class Site(NamespaceTarget):
@@ -91,12 +93,18 @@ class Site(NamespaceTarget):
                 found[node] = pages * os.sysconf("SC_PAGE_SIZE") / _MIB
         return found
 
-    def tracebacks(self) -> int:
-        """Return how many the nodes have written."""
-        return sum(
-            self._layout.log(node.name).read_text(errors="replace").count("Traceback (most recent")
-            for node in self._members
-        )
+    def tracebacks(self, kept: Path) -> int:
+        """Return how many the nodes have written; keep the lines around them in a file."""
+        found: list[str] = []
+        for node in self._members:
+            lines = self._layout.log(node.name).read_text(errors="replace").splitlines()
+            for place, line in enumerate(lines):
+                if _TRACEBACK in line:
+                    around = lines[max(place - 3, 0) : place + _TRACEBACK_LINES]
+                    found.append("\n".join([f"== {node.name}", *around]))
+        if found:
+            kept.write_text("\n".join(found), encoding="utf-8")
+        return len(found)
 
     async def raise_the_dead(self) -> None:
         """Count the nodes that ended, and start them again."""
