@@ -31,8 +31,10 @@ ADDRESSES_KEPT_MAX: Final = 16_384
 TIMERS_PER_TURN_MAX: Final = 256
 """Timers that fire in one turn of the event loop: when ten thousand destinations are tried again
 at the same time, everything else goes on in between."""
-RESOLVING_MAX: Final = 4
+RESOLVING_MAX: Final = 8
 """Host names looked up at a time."""
+RESOLVING_NAMED_MAX: Final = 8
+"""The same for names that peers gave: each may have a name server that never answers."""
 RESOLVE_TIMEOUT_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 20.0
 WRITE_HIGH_WATER_BYTES: Final = 0x0010_0000

@@ -11,6 +11,7 @@ from qm.cluster.relay import RelayHubEvents, SessionFacts
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.acks.order_acks import SendersSeen
 from qm.edge.outgoing.leadership import Leading
+from qm.edge.outgoing.limits import RESOLVING_NAMED_MAX
 from qm.edge.outgoing.link.context import OutgoingContext, OutgoingSettings
 from qm.edge.outgoing.link.resolver import Destinations, Resolver, SystemResolver
 from qm.edge.outgoing.link.timers import TimerQueue
@@ -46,6 +47,7 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
         self._metrics = metrics
         self._relay = relay
         self._resolver = resolver or SystemResolver()
+        self._named_resolver = resolver or SystemResolver(RESOLVING_NAMED_MAX)
         self._clock = clock
         self._lines = LimitedLog(LOGGER, clock)
         self._senders = SendersSeen()
@@ -149,7 +151,9 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
             clock=self._clock,
             timers=self._timers,
             proposals=proposals,
-            destinations=Destinations(self._resolver, self._settings.peers, self._settings.rules),
+            destinations=Destinations(
+                self._resolver, self._settings.peers, self._settings.rules, self._named_resolver
+            ),
             relay=self._relay,
             metrics=self._metrics,
             lines=self._lines,

@@ -208,7 +208,9 @@ class QueueSender(LinkOwner):
 
     @override
     async def next_hops(self) -> Sequence[NextHop]:
-        return await self._context.destinations.next_hops(self._name)
+        return await self._context.destinations.next_hops(
+            self._name, is_named_by_peer=self.is_named_by_peer
+        )
 
     @override
     def on_unresolved(self, error: Unresolved) -> None:

@@ -5,15 +5,14 @@ contains the host; a private name contains the queue manager's GUID, which the c
 to an address. Routing by other servers is not offered.
 """
 
-import asyncio
-import socket
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from typing_extensions import override
 
-from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S, RESOLVING_MAX
+from qm.edge.outgoing.limits import RESOLVING_MAX
 from qm.edge.outgoing.link.destination_rules import EVERYWHERE, DestinationRules
+from qm.edge.outgoing.link.lookups import Lookups
 from qm.names.capability import check_transport
 from qm.names.direct import AnyDirectName
 from qm.names.errors import QueueNameError
@@ -40,21 +39,16 @@ class Resolver(Protocol):
 
 
 class SystemResolver(Resolver):
-    """Asks the operating system, a few requests at a time: each occupies a thread."""
+    """Asks the operating system, a few requests at a time."""
 
-    def __init__(self) -> None:
-        self._gate = asyncio.Semaphore(RESOLVING_MAX)
+    def __init__(self, count: int = RESOLVING_MAX) -> None:
+        self._lookups = Lookups(count)
 
     @override
     async def addresses(self, host: str) -> Sequence[str]:
         """Ask the system's resolver. Raises TimeoutError, an OSError, after RESOLVE_TIMEOUT_S."""
         literal = ip_literal(host)
-        if literal is not None:
-            return [str(literal)]
-        async with self._gate:
-            asked = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            found = await asyncio.wait_for(asked, RESOLVE_TIMEOUT_S)
-        return list(dict.fromkeys(str(place[0]) for *_, place in found))
+        return [str(literal)] if literal is not None else await self._lookups.addresses(host)
 
 
 class Destinations:
@@ -65,10 +59,12 @@ class Destinations:
         resolver: Resolver,
         peers: Mapping[Guid, str],
         rules: DestinationRules = EVERYWHERE,
+        named_resolver: Resolver | None = None,
     ) -> None:
         """`peers`: queue manager GUID -> host name or address, from the configuration, to which
-        `rules` do not apply.
+        `rules` do not apply; `named_resolver`: for what peers named, the same without it.
         """
+        self._named_resolver = named_resolver or resolver
         self._rules = rules
         self._resolver = resolver
         self._peers = peers
@@ -77,14 +73,14 @@ class Destinations:
         """Return a queue manager's address in the configuration, "" if there is none."""
         return self._peers.get(guid, "")
 
-    async def next_hops(self, name: FormatName) -> list[NextHop]:
+    async def next_hops(self, name: FormatName, *, is_named_by_peer: bool = False) -> list[NextHop]:
         """Return the next hops of a destination. Raises Unresolved."""
         if isinstance(name, AnyDirectName):
             try:
                 check_transport(name)
             except QueueNameError as error:
                 raise Unresolved(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, str(error)) from None
-            return await self.hops_at(name.address.host)
+            return await self.hops_at(name.address.host, is_named_by_peer=is_named_by_peer)
         if isinstance(name, PrivateName):
             return await self.hops_of(name.guid, "")
         raise Unresolved(
@@ -103,11 +99,17 @@ class Destinations:
         return await self.hops_at(host, guid, is_named_here=guid in self._peers)
 
     async def hops_at(
-        self, host: str, guid: Guid = GUID_NULL, *, is_named_here: bool = False
+        self,
+        host: str,
+        guid: Guid = GUID_NULL,
+        *,
+        is_named_here: bool = False,
+        is_named_by_peer: bool = False,
     ) -> list[NextHop]:
         """Return the next hops of a host. Raises Unresolved."""
+        resolver = self._named_resolver if is_named_by_peer else self._resolver
         try:
-            found = await self._resolver.addresses(host)
+            found = await resolver.addresses(host)
         except OSError as error:
             text = f"host {host!r} has no address: {error}"
             raise Unresolved(ConnectionStatus.DNS_FAILURE, text) from None
