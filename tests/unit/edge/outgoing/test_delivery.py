@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from qm.edge.outgoing import limits
+from qm.model import queries
 from qm.model.state.outgoing_queues import peers_of
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Facts
 from qm.model.values.elements import BindingMode, OutgoingAdminState
 from qm.names.guid import guid_text
 from qm.session import OutgoingState, SessionConfig
@@ -551,5 +553,45 @@ def test_acknowledgements_come_from_the_peer_that_the_messages_went_to() -> None
             assert peers_of(cluster.world.state, queue)[0] == (PEER_GUID, OTHER_HOST)
             opened = [c for c in cluster.world.proposed if isinstance(c, commands.TransferOpened)]
             assert len(opened) == 2
+
+    run(scenario())
+
+
+def test_a_new_leader_numbers_on_behind_what_only_waits_for_its_final_ack() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            fields = {"is_transactional": True, "has_positive_journaling": True}
+            queue = cluster.send(peer.address, **fields)
+            await until(lambda: len(peer.bodies) == 1)
+            await until(lambda: not pending(cluster, queue))
+            assert cluster.waiting(queue) == 1
+            cluster.lead("n2")
+            await settled()
+            for count in (2, 3):
+                cluster.send(peer.address, **fields)
+                await until(lambda count=count: len(peer.bodies) == count)  # type: ignore[misc]
+            assert peer.bodies == [0, 1, 2]
+
+    run(scenario())
+
+
+def pending(cluster: SendingCluster, queue: int) -> int:
+    """Return how many messages of a sequence have not been acknowledged in order."""
+    info = queries.outgoing_queue(cluster.world.machine.view, queue)
+    return 0 if info is None else info.eod_no_ack_count
+
+
+def test_a_leader_that_steps_down_closes_its_connections_for_final_acks() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST, is_mapped=True) as (peer, cluster):
+            peer.is_acknowledging = False
+            raw = packet(1, to="absent", sequence=(9 << 32, 1, 0), source_queue_manager=PEER_GUID)
+            cluster.world.arrive(raw, facts=Facts(1, PEER_GUID, HOST, ()))
+            await until(lambda: peer.final_acks)
+            cluster.lead(None)
+            await until(lambda: not peer.connections)
+            cluster.advance(limits.OUTBOX_RETRY_S)
+            await settled()
+            assert not peer.connections
 
     run(scenario())

@@ -360,11 +360,14 @@ def test_a_node_that_cannot_read_a_body_sends_nothing_behind_it_and_the_next_lea
             cluster.send(peer.address, 3, is_transactional=True)
             await until(lambda: cluster.metric("quorate_outgoing_messages_total", result="damaged"))
             cluster.nodes["n1"].is_damaged = False
+            cluster.send(peer.address, 1, is_transactional=True)
+            await settled()
+            cluster.advance(limits.OUTBOX_RETRY_S)
             await settled()
             assert len(peer.raw) == 3
             cluster.lead("n2")
             await until(lambda: not cluster.waiting(queue))
-            assert peer.bodies == list(range(6))
+            assert peer.bodies == list(range(7))
 
     run(scenario())
 
@@ -520,5 +523,20 @@ def test_what_peers_named_has_connection_attempts_of_its_own(
             queue = cluster.send(peer.address, 3)
             await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
             assert most == 2
+
+    run(scenario())
+
+
+def test_what_became_of_a_connection_is_told_step_by_step() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            queue = cluster.send(peer.address)
+            await until(lambda: not cluster.waiting(queue))
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert [entry.status for entry in report.connection_history][-2:] == [
+                ConnectionStatus.ESTABLISH_PACKET_RECEIVED,
+                ConnectionStatus.ESTABLISHED,
+            ]
 
     run(scenario())

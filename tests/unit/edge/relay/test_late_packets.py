@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from qm.cluster.relay import LatePackets
 from qm.session import SessionConfig
 from qm.wire.packets.packet import write_packet
@@ -100,5 +102,16 @@ def test_a_new_leader_hears_of_the_newest_sessions_first() -> None:
             (stream,) = w.consensus.streams
             opened = [facts.opened_ms - began_ms for facts in stream.sessions.values()]
             assert opened == [2_000, 1_000, 0]
+
+    run(scenario())
+
+
+def test_a_session_that_opens_is_held_only_while_too_much_waits() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            owner = mock.Mock()
+            intake = w.edge.relay.open_intake(owner, PEER, ADDRESS)
+            assert not owner.hold.called
+            intake.close([])
 
     run(scenario())

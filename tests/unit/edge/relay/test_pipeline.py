@@ -227,3 +227,16 @@ def test_the_command_names_each_packet_and_its_facts() -> None:
     mine, other = first.facts.plain, second.facts.plain
     assert facts == [mine, mine, other, mine, unverified]
     assert len(command.facts) == 3
+
+
+def test_what_is_put_first_waits_since_then_unless_others_wait_longer() -> None:
+    pipeline, session = Pipeline(), Session()
+    pipeline.put_first([session.ack()], 7.0)
+    alone = pipeline.next_batch(9.0, least_bytes=0)
+    assert alone is not None
+    assert alone.arrived_at == 7.0
+    pipeline.add(session.run([10]), 11.0)
+    pipeline.put_first([session.ack()], 12.0)
+    together = pipeline.next_batch(13.0, least_bytes=0)
+    assert together is not None
+    assert together.arrived_at == 11.0

@@ -66,3 +66,10 @@ def test_a_queue_manager_is_counted_once_its_session_is_open() -> None:
     assert counts.join(second)
     counts.part(first)
     assert counts.admit(first, False)
+
+
+def test_an_address_may_have_one_session_if_that_is_its_limit() -> None:
+    counts = admission(sessions_per_address_max=1)
+    assert counts.refusal("10.0.0.1") is None
+    counts.enter("10.0.0.1")
+    assert counts.refusal("10.0.0.1") == "sessions_per_address_max"

@@ -94,3 +94,13 @@ async def listening(host: str, port: int) -> asyncio.Server:
 
     await asyncio.wait_for(attempt(), 20.0)
     return found[0]
+
+
+def test_an_edge_that_has_stopped_leaves_no_task() -> None:
+    async def scenario() -> None:
+        before = asyncio.all_tasks()
+        async with world() as w:
+            await w.peer()
+        await until(lambda: asyncio.all_tasks() == before, asyncio.all_tasks)
+
+    run(scenario())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import cast
+from unittest import mock
 
 import pytest
 
-from qm.edge.limits import PINGS_PER_ADDRESS_MAX_COUNT
+from qm.edge.limits import PINGS_MAX_COUNT, PINGS_PER_ADDRESS_MAX_COUNT
+from qm.edge.tcp.pings import PingAnswerer
 from qm.wire.packets.ping import Ping, parse_ping, write_ping
 from tests.unit.edge.world import ADDRESS, OWN, PEER, World, lines_of, run, until, world
 
@@ -108,3 +111,17 @@ def test_pings_may_be_left_unanswered_and_before_birth_are() -> None:
             assert w.edge.ping_endpoints[0][0] == ADDRESS
 
     run(scenario())
+
+
+def test_all_addresses_together_are_answered_so_often_in_a_second() -> None:
+    now, results = 0.0, Counter[str]()
+    metrics = mock.Mock()
+    metrics.ping = lambda result, *_: results.update([result])
+    answerer = PingAnswerer(lambda: OWN, lambda host: True, metrics, lambda: now)
+    answerer.connection_made(mock.Mock())
+    question = write_ping(Ping(1, PEER))
+    for second in range(2):
+        now = float(second)
+        for k in range(PINGS_MAX_COUNT + 10):
+            answerer.datagram_received(question, (f"10.0.{k >> 8}.{k & 255}", 1))
+    assert results == {"accepting": 2 * PINGS_MAX_COUNT, "limited": 20}
