@@ -31,6 +31,12 @@ class Servicer:
         del context
         return request
 
+    async def ask(self, requests: Any, context: Any) -> bytes:
+        """Ask for the request when it is wanted, whatever the client takes the call for."""
+        del requests
+        first: bytes = await context.read()
+        return first + (b" alone" if await context.read() is EOF else b" and more")
+
     async def refuse(self, request: bytes, context: Any) -> bytes:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not now", (("why", "because"),))
         return request
@@ -61,6 +67,7 @@ class Servicer:
     def handlers(self) -> Any:
         methods: dict[str, Any] = {
             "Echo": grpc.unary_unary_rpc_method_handler(self.echo),
+            "Ask": grpc.stream_unary_rpc_method_handler(self.ask),
             "Refuse": grpc.unary_unary_rpc_method_handler(self.refuse),
             "Fail": grpc.unary_unary_rpc_method_handler(self.fail),
             "Talk": grpc.stream_stream_rpc_method_handler(self.talk),
@@ -112,6 +119,10 @@ async def _value(awaitable: Awaitable[Any]) -> Any:
 
 async def echo(talk: Talk) -> Any:
     return await outcome(talk.unary("Echo", b"hello"))
+
+
+async def asked_for(talk: Talk) -> Any:
+    return await outcome(talk.unary("Ask", b"hello"))
 
 
 async def refuse(talk: Talk) -> Any:
@@ -207,6 +218,7 @@ async def deadline(talk: Talk) -> Any:
 
 STEPS: tuple[Step, ...] = (
     echo,
+    asked_for,
     refuse,
     fail,
     unimplemented,

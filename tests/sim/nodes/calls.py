@@ -107,6 +107,7 @@ class Call:
         self._initial: asyncio.Future[Any] = loop.create_future()
         channel.calls[self] = None
         raw = None if request is None else self._encode(request)
+        self.side.unread = int(raw is not None)
         self.link.send(lambda: self._arrive(raw), to_server=True)
         self._deadline: asyncio.TimerHandle | None = None
         if timeout is not None:
@@ -429,7 +430,12 @@ class Context:
             loop.call_soon(gone)
 
     async def serve(self, raw: Any) -> None:
-        """Run the servicer; tell the client how it ended."""
+        """Run the servicer; tell the client how it ended.
+
+        `raw`: the request of a client that sends one. A servicer may take it for a stream of one.
+        """
+        if raw is not None:
+            self.side.inbox.extend((raw, EOF))
         code, details = grpc.StatusCode.OK, ""
         try:
             await self._serve(raw)
