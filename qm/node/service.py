@@ -110,18 +110,18 @@ class Service:
         )
         self.gauges: Final = Gauges(self.replicated, metrics)
         self._signer = ExportSigner(config.storage, config.data, metrics)
-        self.operations: Final = self._new_operations(channels)
         # Wall time of this node, as in its log; cluster time is unknown before the first entry.
         self._events = EventLog(wall_ms)
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
+        self._keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
+        self.scrubber: Final = self._new_scrubber(PeerCopies(channels, self.members.others))
+        self.operations: Final = self._new_operations(channels)
         self.api: Final = self._new_api_server(tls)
         self.windows: Final = WindowsEndpoint(config, self.replicated, metrics, platform.bind)
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = self._new_archiving() if config.archive.url else None
         self._descriptors = Descriptors(metrics)
         self._certificates = Certificates(certificate_files(config.tls), metrics)
-        self._keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
-        self.scrubber: Final = self._new_scrubber(PeerCopies(channels, self.members.others))
 
     def _open_replica(self, addresses: AddressBook, channels: Channels) -> ReplicatedStore:
         return ReplicatedStore(
@@ -173,6 +173,7 @@ class Service:
             self.msmq,
             Backups(self.replicated, self._metrics, self._signer),
             Diagnosis(self._config, self._metrics.registry, self.gauges.refresh),
+            self.scrubber,
             self._config.data,
         )
 

@@ -595,6 +595,100 @@ class DrainReply(_message.Message):
 Global___DrainReply: _TypeAlias = DrainReply  # noqa: Y015
 
 @_typing.final
+class ScrubRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """"": every member."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScrubRequest: _TypeAlias = ScrubRequest  # noqa: Y015
+
+@_typing.final
+class ScrubReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeScrub]: ...
+    def __init__(
+        self,
+        *,
+        nodes: _abc.Iterable[Global___NodeScrub] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nodes", b"nodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScrubReply: _TypeAlias = ScrubReply  # noqa: Y015
+
+@_typing.final
+class NodeScrub(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    IS_REACHABLE_FIELD_NUMBER: _builtins.int
+    LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    DONE_BYTES_FIELD_NUMBER: _builtins.int
+    IS_ASKED_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    ENDED_MS_FIELD_NUMBER: _builtins.int
+    DAMAGE_FOUND_FIELD_NUMBER: _builtins.int
+    DAMAGE_LEFT_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    is_reachable: _builtins.bool
+    live_bytes: _builtins.int
+    """All records of the log and all bodies beside it, and what of them this round has read."""
+    done_bytes: _builtins.int
+    is_asked: _builtins.bool
+    """Whether this round was asked for and has no rests."""
+    rounds: _builtins.int
+    """Rounds that ended since the node started."""
+    ended_ms: _builtins.int
+    """When the last round ended, UTC; 0 = none did."""
+    damage_found: _builtins.int
+    """Damaged records and bodies found since the node started, and those that are not restored."""
+    damage_left: _builtins.int
+    @_builtins.property
+    def damaged(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Some of the latter."""
+
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        is_reachable: _builtins.bool = ...,
+        live_bytes: _builtins.int = ...,
+        done_bytes: _builtins.int = ...,
+        is_asked: _builtins.bool = ...,
+        rounds: _builtins.int = ...,
+        ended_ms: _builtins.int = ...,
+        damage_found: _builtins.int = ...,
+        damage_left: _builtins.int = ...,
+        damaged: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damage_found", b"damage_found", "damage_left", b"damage_left", "damaged", b"damaged", "done_bytes", b"done_bytes", "ended_ms", b"ended_ms", "is_asked", b"is_asked", "is_reachable", b"is_reachable", "live_bytes", b"live_bytes", "node", b"node", "rounds", b"rounds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeScrub: _TypeAlias = NodeScrub  # noqa: Y015
+
+@_typing.final
 class CanStopRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

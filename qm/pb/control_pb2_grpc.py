@@ -81,6 +81,16 @@ class ClusterControlStub:
                 request_serializer=qm_dot_pb_dot_control__pb2.DrainRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_control__pb2.DrainReply.FromString,
                 _registered_method=True)
+        self.GetScrub = channel.unary_unary(
+                '/quorate.control.v1.ClusterControl/GetScrub',
+                request_serializer=qm_dot_pb_dot_control__pb2.ScrubRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ScrubReply.FromString,
+                _registered_method=True)
+        self.StartScrub = channel.unary_unary(
+                '/quorate.control.v1.ClusterControl/StartScrub',
+                request_serializer=qm_dot_pb_dot_control__pb2.ScrubRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ScrubReply.FromString,
+                _registered_method=True)
         self.CanStop = channel.unary_unary(
                 '/quorate.control.v1.ClusterControl/CanStop',
                 request_serializer=qm_dot_pb_dot_control__pb2.CanStopRequest.SerializeToString,
@@ -154,6 +164,20 @@ class ClusterControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetScrub(self, request, context):
+        """How far the nodes have read back and checked what they store.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartScrub(self, request, context):
+        """The nodes read everything back now, without rests.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CanStop(self, request, context):
         """Whether a node can stop without loss of quorum.
         """
@@ -215,6 +239,16 @@ def add_ClusterControlServicer_to_server(servicer, server):
                     servicer.Undrain,
                     request_deserializer=qm_dot_pb_dot_control__pb2.DrainRequest.FromString,
                     response_serializer=qm_dot_pb_dot_control__pb2.DrainReply.SerializeToString,
+            ),
+            'GetScrub': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetScrub,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ScrubRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ScrubReply.SerializeToString,
+            ),
+            'StartScrub': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartScrub,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ScrubRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ScrubReply.SerializeToString,
             ),
             'CanStop': grpc.unary_unary_rpc_method_handler(
                     servicer.CanStop,
@@ -472,6 +506,60 @@ class ClusterControl:
             '/quorate.control.v1.ClusterControl/Undrain',
             qm_dot_pb_dot_control__pb2.DrainRequest.SerializeToString,
             qm_dot_pb_dot_control__pb2.DrainReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetScrub(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.ClusterControl/GetScrub',
+            qm_dot_pb_dot_control__pb2.ScrubRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ScrubReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartScrub(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.ClusterControl/StartScrub',
+            qm_dot_pb_dot_control__pb2.ScrubRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ScrubReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,10 @@ class ClusterControlStub:
     Drain: _grpc.UnaryUnaryMultiCallable[_control_pb2.DrainRequest, _control_pb2.DrainReply]
     """The node accepts no new sessions and hands over leadership; `Undrain` reverts this."""
     Undrain: _grpc.UnaryUnaryMultiCallable[_control_pb2.DrainRequest, _control_pb2.DrainReply]
+    GetScrub: _grpc.UnaryUnaryMultiCallable[_control_pb2.ScrubRequest, _control_pb2.ScrubReply]
+    """How far the nodes have read back and checked what they store."""
+    StartScrub: _grpc.UnaryUnaryMultiCallable[_control_pb2.ScrubRequest, _control_pb2.ScrubReply]
+    """The nodes read everything back now, without rests."""
     CanStop: _grpc.UnaryUnaryMultiCallable[_control_pb2.CanStopRequest, _control_pb2.CanStopReply]
     """Whether a node can stop without loss of quorum."""
     MarkAudit: _grpc.UnaryUnaryMultiCallable[_control_pb2.MarkAuditRequest, _control_pb2.MarkAuditReply]
@@ -75,6 +79,10 @@ class ClusterControlAsyncStub(ClusterControlStub):
     Drain: _aio.UnaryUnaryMultiCallable[_control_pb2.DrainRequest, _control_pb2.DrainReply]  # type: ignore[assignment]
     """The node accepts no new sessions and hands over leadership; `Undrain` reverts this."""
     Undrain: _aio.UnaryUnaryMultiCallable[_control_pb2.DrainRequest, _control_pb2.DrainReply]  # type: ignore[assignment]
+    GetScrub: _aio.UnaryUnaryMultiCallable[_control_pb2.ScrubRequest, _control_pb2.ScrubReply]  # type: ignore[assignment]
+    """How far the nodes have read back and checked what they store."""
+    StartScrub: _aio.UnaryUnaryMultiCallable[_control_pb2.ScrubRequest, _control_pb2.ScrubReply]  # type: ignore[assignment]
+    """The nodes read everything back now, without rests."""
     CanStop: _aio.UnaryUnaryMultiCallable[_control_pb2.CanStopRequest, _control_pb2.CanStopReply]  # type: ignore[assignment]
     """Whether a node can stop without loss of quorum."""
     MarkAudit: _aio.UnaryUnaryMultiCallable[_control_pb2.MarkAuditRequest, _control_pb2.MarkAuditReply]  # type: ignore[assignment]
@@ -147,6 +155,22 @@ class ClusterControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.DrainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.DrainReply, _abc.Awaitable[_control_pb2.DrainReply]]: ...
+
+    @_abc_1.abstractmethod
+    def GetScrub(
+        self,
+        request: _control_pb2.ScrubRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ScrubReply, _abc.Awaitable[_control_pb2.ScrubReply]]:
+        """How far the nodes have read back and checked what they store."""
+
+    @_abc_1.abstractmethod
+    def StartScrub(
+        self,
+        request: _control_pb2.ScrubRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ScrubReply, _abc.Awaitable[_control_pb2.ScrubReply]]:
+        """The nodes read everything back now, without rests."""
 
     @_abc_1.abstractmethod
     def CanStop(

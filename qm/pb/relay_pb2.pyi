@@ -892,6 +892,69 @@ class ResendReply(_message.Message):
 Global___ResendReply: _TypeAlias = ResendReply  # noqa: Y015
 
 @_typing.final
+class ScrubRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGINS_FIELD_NUMBER: _builtins.int
+    begins: _builtins.bool
+    """Begin a round now."""
+    def __init__(
+        self,
+        *,
+        begins: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins", b"begins"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScrubRequest: _TypeAlias = ScrubRequest  # noqa: Y015
+
+@_typing.final
+class ScrubReply(_message.Message):
+    """As `qm.api.gate.operations.ScrubState`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    DONE_BYTES_FIELD_NUMBER: _builtins.int
+    IS_ASKED_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    ENDED_MS_FIELD_NUMBER: _builtins.int
+    DAMAGE_FOUND_FIELD_NUMBER: _builtins.int
+    DAMAGE_LEFT_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
+    live_bytes: _builtins.int
+    done_bytes: _builtins.int
+    is_asked: _builtins.bool
+    rounds: _builtins.int
+    ended_ms: _builtins.int
+    damage_found: _builtins.int
+    damage_left: _builtins.int
+    @_builtins.property
+    def damaged(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        live_bytes: _builtins.int = ...,
+        done_bytes: _builtins.int = ...,
+        is_asked: _builtins.bool = ...,
+        rounds: _builtins.int = ...,
+        ended_ms: _builtins.int = ...,
+        damage_found: _builtins.int = ...,
+        damage_left: _builtins.int = ...,
+        damaged: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damage_found", b"damage_found", "damage_left", b"damage_left", "damaged", b"damaged", "done_bytes", b"done_bytes", "ended_ms", b"ended_ms", "is_asked", b"is_asked", "live_bytes", b"live_bytes", "rounds", b"rounds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScrubReply: _TypeAlias = ScrubReply  # noqa: Y015
+
+@_typing.final
 class ReadEntryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -74,6 +74,11 @@ class RelayStub:
                 request_serializer=qm_dot_pb_dot_relay__pb2.ResendRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_relay__pb2.ResendReply.FromString,
                 _registered_method=True)
+        self.Scrub = channel.unary_unary(
+                '/qm.pb.Relay/Scrub',
+                request_serializer=qm_dot_pb_dot_relay__pb2.ScrubRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.ScrubReply.FromString,
+                _registered_method=True)
         self.ReadEntry = channel.unary_unary(
                 '/qm.pb.Relay/ReadEntry',
                 request_serializer=qm_dot_pb_dot_relay__pb2.ReadEntryRequest.SerializeToString,
@@ -145,6 +150,13 @@ class RelayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Scrub(self, request, context):
+        """Any member: how far it has read back what it stores.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReadEntry(self, request, context):
         """Any member: an entry of its log, for a member whose record of it is damaged.
         """
@@ -201,6 +213,11 @@ def add_RelayServicer_to_server(servicer, server):
                     servicer.Resend,
                     request_deserializer=qm_dot_pb_dot_relay__pb2.ResendRequest.FromString,
                     response_serializer=qm_dot_pb_dot_relay__pb2.ResendReply.SerializeToString,
+            ),
+            'Scrub': grpc.unary_unary_rpc_method_handler(
+                    servicer.Scrub,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.ScrubRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.ScrubReply.SerializeToString,
             ),
             'ReadEntry': grpc.unary_unary_rpc_method_handler(
                     servicer.ReadEntry,
@@ -429,6 +446,33 @@ class Relay:
             '/qm.pb.Relay/Resend',
             qm_dot_pb_dot_relay__pb2.ResendRequest.SerializeToString,
             qm_dot_pb_dot_relay__pb2.ResendReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Scrub(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/Scrub',
+            qm_dot_pb_dot_relay__pb2.ScrubRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.ScrubReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,8 @@ class RelayStub:
     """The leader: its links to other queue managers."""
     Resend: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ResendRequest, _relay_pb2.ResendReply]
     """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
+    Scrub: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ScrubRequest, _relay_pb2.ScrubReply]
+    """Any member: how far it has read back what it stores."""
     ReadEntry: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ReadEntryRequest, _relay_pb2.ReadEntryReply]
     """Any member: an entry of its log, for a member whose record of it is damaged."""
     ReadBodies: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]
@@ -73,6 +75,8 @@ class RelayAsyncStub(RelayStub):
     """The leader: its links to other queue managers."""
     Resend: _aio.UnaryUnaryMultiCallable[_relay_pb2.ResendRequest, _relay_pb2.ResendReply]  # type: ignore[assignment]
     """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
+    Scrub: _aio.UnaryUnaryMultiCallable[_relay_pb2.ScrubRequest, _relay_pb2.ScrubReply]  # type: ignore[assignment]
+    """Any member: how far it has read back what it stores."""
     ReadEntry: _aio.UnaryUnaryMultiCallable[_relay_pb2.ReadEntryRequest, _relay_pb2.ReadEntryReply]  # type: ignore[assignment]
     """Any member: an entry of its log, for a member whose record of it is damaged."""
     ReadBodies: _aio.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]  # type: ignore[assignment]
@@ -142,6 +146,14 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_relay_pb2.ResendReply, _abc.Awaitable[_relay_pb2.ResendReply]]:
         """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
+
+    @_abc_1.abstractmethod
+    def Scrub(
+        self,
+        request: _relay_pb2.ScrubRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.ScrubReply, _abc.Awaitable[_relay_pb2.ScrubReply]]:
+        """Any member: how far it has read back what it stores."""
 
     @_abc_1.abstractmethod
     def ReadEntry(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final
 
+from msgspec.structs import asdict
 from typing_extensions import override
 
 from qm.api.gate.calls import Context
@@ -250,6 +251,27 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         node = self._known(node or self._cluster.node).name
         health = await self._operations.drain(node, is_draining=is_draining)
         return pb.DrainReply(sessions=health.session_count, is_leader=health.is_leader)
+
+    @override
+    async def GetScrub(self, request: pb.ScrubRequest, context: Context) -> pb.ScrubReply:
+        return await self._scrub(request.node, begins=False)
+
+    @override
+    async def StartScrub(self, request: pb.ScrubRequest, context: Context) -> pb.ScrubReply:
+        return await self._scrub(request.node, begins=True)
+
+    async def _scrub(self, node: str, *, begins: bool) -> pb.ScrubReply:
+        members = [self._known(node)] if node else self._membership.members
+        reply = pb.ScrubReply()
+        for member in members:
+            try:
+                state = await self._operations.scrub(member.name, begins=begins)
+            except (Unavailable, KeyError):
+                reply.nodes.append(pb.NodeScrub(node=member.name))
+                continue
+            found = pb.NodeScrub(node=member.name, is_reachable=True, **asdict(state))
+            reply.nodes.append(found)
+        return reply
 
     @override
     async def CanStop(self, request: pb.CanStopRequest, context: Context) -> pb.CanStopReply:

@@ -47,6 +47,27 @@ class Link(msgspec.Struct, frozen=True):
     """How long it waits until it sends again what is not acknowledged."""
 
 
+class ScrubState(msgspec.Struct, frozen=True):
+    """How far a node has read back and checked what it stores."""
+
+    live_bytes: int
+    """All records of the log and all bodies beside it."""
+    done_bytes: int
+    """Read in this round."""
+    is_asked: bool
+    """Whether this round was asked for and has no rests."""
+    rounds: int
+    """Ended since the node started."""
+    ended_ms: int
+    """When the last round ended, UTC; 0: none did."""
+    damage_found: int
+    """Damaged records and bodies, since the node started."""
+    damage_left: int
+    """Those of them that are not restored."""
+    damaged: tuple[str, ...]
+    """Some of the latter, in words."""
+
+
 class BackupPart(msgspec.Struct, frozen=True):
     """Some bytes of a backup, in order; the last part has none but the description."""
 
@@ -96,6 +117,12 @@ class Operations(Protocol):
     async def drain(self, node: str, *, is_draining: bool) -> Health:
         """Have a node accept no new sessions and hand over leadership, or serve again. Returns when
         another node leads, or no other takes over.
+
+        Raises KeyError for a node that is not a member.
+        """
+
+    async def scrub(self, node: str, *, begins: bool) -> ScrubState:
+        """Return how far a node has read back what it stores; `begins`: it begins anew now.
 
         Raises KeyError for a node that is not a member.
         """

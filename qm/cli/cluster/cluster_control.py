@@ -10,6 +10,7 @@ from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.names import complete_nodes
 from qm.cli.lib.output import confirm, output_option, show_one, show_rows, yes_option
 
+SCRUB_COLUMNS = ("node", "live_bytes", "done_bytes", "rounds", "damage_found", "damage_left")
 MEMBER_COLUMNS = ("name", "role", "leader", "reachable", "applied_index", "host", "version")
 
 
@@ -78,6 +79,29 @@ def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
 def undrain(connection: Connection, node: str, output: str) -> None:
     """Make NODE serve again."""
     show_one(_drained(connection, node, "Undrain"), output)
+
+
+@click.group()
+def scrub() -> None:
+    """See what the nodes have read back and checked of their disks, or have them do it now."""
+
+
+@scrub.command("status")
+@click.argument("node", default="")
+@output_option
+@connected
+def scrub_status(connection: Connection, node: str, output: str) -> None:
+    """Show how far NODE, or every node, is. Exit code 1: something is damaged."""
+    _show_scrub(connection, "GetScrub", node, output)
+
+
+@scrub.command("start")
+@click.argument("node", default="")
+@output_option
+@connected
+def scrub_start(connection: Connection, node: str, output: str) -> None:
+    """Have NODE, or every node, read everything back now, 64 MiB a second."""
+    _show_scrub(connection, "StartScrub", node, output)
 
 
 @click.command("can-stop")
@@ -163,7 +187,7 @@ def replace(connection: Connection, node: str, host: str, yes: bool, output: str
 
 
 COMMANDS: Sequence[click.Command] = (
-    *(status, members, transfer, drain, undrain, can_stop),
+    *(status, members, transfer, drain, undrain, scrub, can_stop),
     *(add, remove, promote, replace),
 )
 
@@ -208,6 +232,34 @@ def _drained(connection: Connection, node: str, method: str) -> dict[str, Any]:
 
     reply = connection.run(work)
     return {"sessions": reply.sessions, "leader": reply.is_leader}
+
+
+def _show_scrub(connection: Connection, method: str, node: str, output: str) -> None:
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.ScrubRequest(node=node)
+        return await wire.call(lambda stubs: getattr(stubs.cluster, method), request)
+
+    nodes = connection.run(work).nodes
+    show_rows(map(_scrub_row, nodes), SCRUB_COLUMNS, output)
+    if any(one.damage_left for one in nodes):
+        sys.exit(1)
+
+
+def _scrub_row(found: Any) -> dict[str, Any]:
+    return {
+        "node": found.node,
+        "reachable": found.is_reachable,
+        "live_bytes": found.live_bytes,
+        "done_bytes": found.done_bytes,
+        "asked": found.is_asked,
+        "rounds": found.rounds,
+        "ended_ms": found.ended_ms,
+        "damage_found": found.damage_found,
+        "damage_left": found.damage_left,
+        "damaged": list(found.damaged),
+    }
 
 
 def _changed(connection: Connection, method: str, request: Any, output: str) -> None:

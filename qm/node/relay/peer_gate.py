@@ -40,6 +40,7 @@ METHODS: Final = {
     "Drain": Right.MEMBER,
     "Links": Right.MEMBER,
     "Resend": Right.MEMBER,
+    "Scrub": Right.MEMBER,
     "ReadEntry": Right.MEMBER,
     "ReadBodies": Right.MEMBER,
     "Exchange": Right.MEMBER,

@@ -13,7 +13,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from typing_extensions import override
 
-from qm.api.gate.operations import Health
+from qm.api.gate.operations import Health, ScrubState
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import ChangeRefused
 from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
@@ -68,6 +68,9 @@ class Operator(Protocol):
 
     async def drain_here(self, is_draining: bool) -> None:
         """Drain this node, or let it serve again."""
+
+    def scrub_here(self, *, begins: bool) -> ScrubState:
+        """Return how far this node has read back what it stores."""
 
     def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
         """Return what this node knows of links."""
@@ -218,6 +221,11 @@ class _Service(RelayServicer):
             session_count=health.session_count,
             is_leader=health.is_leader,
         )
+
+    @override
+    async def Scrub(self, request: relay_pb2.ScrubRequest, context: Any) -> relay_pb2.ScrubReply:
+        state = self._member.operator.scrub_here(begins=request.begins)
+        return relay_pb2.ScrubReply(**msgspec.structs.asdict(state))
 
     @override
     async def Links(self, request: relay_pb2.LinksRequest, context: Any) -> relay_pb2.LinksReply:

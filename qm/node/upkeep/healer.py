@@ -83,11 +83,18 @@ class Healer:
         self._gauge = metrics.gauge("quorate_damage_left")
         self._on_event = on_event
         self._on_alarm = on_alarm
+        self.found_count = 0
+        """Damaged records and bodies found since the node started."""
         self._known: dict[Damage, float] = {}
         """And when it may be tried again (loop time)."""
         self._told: dict[Damage, None] = {}
         """What an alarm said that no member has."""
         self._lock = asyncio.Lock()
+
+    @property
+    def known(self) -> list[str]:
+        """Return what is damaged, as far as it is known."""
+        return [_text(damage) for damage in self._known]
 
     @property
     def is_whole(self) -> bool:
@@ -102,6 +109,7 @@ class Healer:
             return
         for one in fresh:
             self._known[one] = 0.0
+            self.found_count += 1
             self._found.labels(kind=_kind(one)).inc()
             logger.warning("damaged on this node: %s", _text(one))
         self._gauge.set(len(self._known))

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from qm.api.gate.operations import BackupPart, Diagnostics, Health, Link, Operations
+from qm.api.gate.operations import BackupPart, Diagnostics, Health, Link, Operations, ScrubState
 from qm.cluster.cluster import Unavailable
 from qm.edge.outgoing import LinkReport
 from qm.model.values.elements import OutgoingQueueState
@@ -27,6 +27,7 @@ from qm.node.upkeep.drain import Drain
 from qm.node.upkeep.housekeeping import DiskWatch
 from qm.node.upkeep.log_levels import LogLevels
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
+from qm.node.upkeep.scrubber import Scrubber
 from qm.pb import relay_pb2
 from raft.types import Role
 
@@ -48,11 +49,13 @@ class NodeOperations(Operations):
         msmq: MsmqEndpoint,
         backups: Backups,
         diagnosis: Diagnosis,
+        scrubber: Scrubber,
         data: Path,
     ) -> None:
         self._msmq = msmq
         self._backups = backups
         self._diagnosis = diagnosis
+        self._scrubber = scrubber
         self.log_levels: Final = LogLevels()
         self._replicated = replicated
         self._channels = channels
@@ -95,6 +98,23 @@ class NodeOperations(Operations):
             reply.is_draining,
             reply.session_count,
             reply.is_leader,
+        )
+
+    @override
+    async def scrub(self, node: str, *, begins: bool) -> ScrubState:
+        if node == self._replicated.node:
+            return self.scrub_here(begins=begins)
+        request = relay_pb2.ScrubRequest(begins=begins)
+        reply = await self._ask(node, "Scrub", request, ASK_TIMEOUT_S)
+        return ScrubState(
+            reply.live_bytes,
+            reply.done_bytes,
+            reply.is_asked,
+            reply.rounds,
+            reply.ended_ms,
+            reply.damage_found,
+            reply.damage_left,
+            tuple(reply.damaged),
         )
 
     @override
@@ -161,6 +181,12 @@ class NodeOperations(Operations):
             await self._drain.begin()
         else:
             await self._drain.end()
+
+    def scrub_here(self, *, begins: bool) -> ScrubState:
+        """Return how far this node has read back what it stores."""
+        if begins:
+            self._scrubber.ask()
+        return self._scrubber.state()
 
     def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
         """Return what this node knows of links; nothing unless it leads."""

@@ -10,6 +10,8 @@ STEP_MIN_BYTES: Final = 64 << 10
 STEP_MAX_BYTES: Final = 8 << 20
 """Of one step, so that no step delays the log's disk; at a step in a second that is 4.8 TB a week.
 """
+ASKED_STEP_BYTES: Final = 64 << 20
+"""Of a round that somebody waits for."""
 
 
 class Pace(msgspec.Struct):

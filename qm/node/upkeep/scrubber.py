@@ -12,9 +12,17 @@ from typing import Final
 
 import msgspec
 
+from qm.api.gate.operations import ScrubState
 from qm.node.replica.replicated_store import ReplicatedStore
-from qm.node.upkeep.healer import BodyDamage, Damage, Healer, RangeDamage, RecordDamage
-from qm.node.upkeep.scrub_pace import Pace
+from qm.node.upkeep.healer import (
+    NAMED_MAX,
+    BodyDamage,
+    Damage,
+    Healer,
+    RangeDamage,
+    RecordDamage,
+)
+from qm.node.upkeep.scrub_pace import ASKED_STEP_BYTES, Pace
 from qm.observe.metrics import Metrics
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.bodies.body_scan import START, Copy, CopyCheck, Cursor, page
@@ -42,6 +50,10 @@ class Progress(msgspec.Struct):
     """Up to where the log was read."""
     cursor: Cursor | None = None
     """The next rows whose bodies are read; None while the log is read."""
+    is_asked: bool = False
+    """Whether somebody waits for it: it has no rests."""
+    ended_s: float = 0.0
+    """When the round before it ended, Unix time; 0: there was none."""
 
 
 class Scrubber:
@@ -70,6 +82,8 @@ class Scrubber:
         self.rounds = 0
         """Rounds that ended since this node started."""
         self._progress = self._kept()
+        self._ended.set(self._progress.ended_s)
+        self._step = asyncio.Lock()
 
     def _kept(self) -> Progress:
         """Return the progress that an earlier process kept; a new one if there is none."""
@@ -83,33 +97,57 @@ class Scrubber:
         """Restore what is known to be damaged, and read on if it is time to."""
         if self._replicated.machine.is_installing:
             return
-        self.healer.take_suspects()
-        await self.healer.heal()
-        due_bytes = self._due_bytes()
-        if due_bytes > 0 and not self._replicated.machine.is_installing:
-            await self._read(due_bytes)
+        async with self._step:
+            self.healer.take_suspects()
             await self.healer.heal()
-        if self._clock() - self._saved_at >= SAVE_EVERY_S:
-            await self._save()
+            await self._read_due(self._due_bytes())
+            await self.healer.heal()
+            if self._clock() - self._saved_at >= SAVE_EVERY_S:
+                await self._save()
 
-    async def run_round(self) -> None:
-        """Read everything once, from the beginning and without rests."""
+    async def _read_due(self, due_bytes: int) -> None:
         rounds = self.rounds
-        self._progress = Progress(Pace())
-        while self.rounds == rounds:
-            await self._read(1 << 20)
-            await self.healer.heal()
+        while (
+            due_bytes > 0 and rounds == self.rounds and not self._replicated.machine.is_installing
+        ):
+            due_bytes -= await self._read(due_bytes)
+
+    def ask(self) -> None:
+        """Begin a round now, without rests: it reads ASKED_STEP_BYTES a second."""
+        self._progress = Progress(Pace(), is_asked=True, ended_s=self._progress.ended_s)
+        self._saved_at = self._clock() - SAVE_EVERY_S
+
+    def state(self) -> ScrubState:
+        """Return how far it is."""
+        progress, healer = self._progress, self.healer
+        return ScrubState(
+            self._live_bytes(),
+            progress.pace.done_bytes,
+            progress.is_asked,
+            self.rounds,
+            int(progress.ended_s * 1_000),
+            healer.found_count,
+            len(healer.known),
+            tuple(healer.known[:NAMED_MAX]),
+        )
+
+    def _live_bytes(self) -> int:
+        if self._replicated.machine.is_installing:
+            return 0
+        in_log = self._replicated.driver.scrub.live_bytes()
+        return in_log + self._replicated.machine.store.bodies.live_bytes
 
     def _due_bytes(self) -> int:
         now, applied = self._clock(), self._replicated.machine.applied_index()
         passed_s, self._stepped_at = now - self._stepped_at, now
         entries, self._applied = applied - self._applied, applied
+        if self._progress.is_asked:
+            return ASKED_STEP_BYTES
         is_busy = entries > BUSY_ENTRIES_PER_S * max(passed_s, STEP_EVERY_S)
-        live = self._replicated.driver.scrub.live_bytes()
-        live += self._replicated.machine.store.bodies.live_bytes
-        return self._progress.pace.due_bytes(passed_s, live, self._period_s, is_busy=is_busy)
+        pace = self._progress.pace
+        return pace.due_bytes(passed_s, self._live_bytes(), self._period_s, is_busy=is_busy)
 
-    async def _read(self, bytes_max: int) -> None:
+    async def _read(self, bytes_max: int) -> int:
         progress = self._progress
         if progress.cursor is None:
             size, found = await self._read_log(bytes_max)
@@ -118,6 +156,7 @@ class Scrubber:
         progress.pace.done_bytes += size
         self._bytes.inc(size)
         self.healer.found(found)
+        return size
 
     async def _read_log(self, bytes_max: int) -> tuple[int, list[Damage]]:
         progress, scrub = self._progress, self._replicated.driver.scrub
@@ -168,8 +207,8 @@ class Scrubber:
 
     def _end_round(self) -> None:
         self.rounds += 1
-        self._progress = Progress(Pace())
-        self._ended.set(self._wall_s())
+        self._progress = Progress(Pace(), ended_s=self._wall_s())
+        self._ended.set(self._progress.ended_s)
         self._saved_at = self._clock() - SAVE_EVERY_S
 
     async def _save(self) -> None:

@@ -494,6 +494,11 @@ def test_a_node_tells_its_state_events_and_takes_orders() -> None:
                 assert status.computer_name == "QUORATE"
                 stop = await operator.cluster.CanStop(pb.CanStopRequest())
                 assert not stop.can_stop
+                await operator.cluster.StartScrub(pb.ScrubRequest())
+                (scrub,) = (await operator.cluster.GetScrub(pb.ScrubRequest(node="n1"))).nodes
+                assert scrub.is_reachable
+                assert scrub.live_bytes > 0
+                assert (scrub.damage_found, scrub.damage_left) == (0, 0)
                 await operator.cluster.Drain(pb.DrainRequest())
                 assert (await operator.cluster.GetStatus(pb.GetStatusRequest())).is_draining
                 await operator.cluster.Undrain(pb.DrainRequest(node="n1"))

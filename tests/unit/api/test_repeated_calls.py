@@ -327,6 +327,7 @@ async def repeatable(both: Both) -> None:
     await both.twice("cluster/Drain", pb.DrainRequest(node="n3"))
     await both.twice("cluster/Undrain", pb.DrainRequest(node="n3"))
     await both.twice("cluster/MarkAudit", pb.MarkAuditRequest())
+    await both.twice("cluster/StartScrub", pb.ScrubRequest(node="n3"))
     level = pb.SetLogLevelRequest(level="info", logger="qm.nothing")
     await both.twice("node/SetLogLevel", level)  # each node's own
 

@@ -373,6 +373,10 @@ def test_the_cluster_says_how_it_is(qm: Qm, orders: str) -> None:
     for wrong in ("disk", "disk=1", "disk=a:b", "speed=1:2"):
         qm("check", "--limit", wrong, exit_code=USAGE)
     assert not qm.json("cluster", "can-stop", "n1", exit_code=1)["can_stop"]
+    (scrub,) = qm.json("cluster", "scrub", "start")
+    assert (scrub["node"], scrub["asked"], scrub["damage_left"]) == ("n1", True, 0)
+    (scrub,) = qm.json("cluster", "scrub", "status", "n1")
+    assert scrub["live_bytes"] > 0
     for verb in (("remove", "--yes"), ("promote",), ("replace", "--yes")):
         qm("cluster", verb[0], "n9", *verb[1:], exit_code=USAGE)
     qm("cluster", "remove", "n1", exit_code=1, stdin="n\n")
