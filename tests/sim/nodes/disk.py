@@ -318,7 +318,8 @@ class Disk:
         }
         for folder, undo in reversed(self._names):
             counts[folder] -= 1
-            if counts[folder] >= kept[folder]:
+            # A folder that was removed durably has no names.
+            if counts[folder] >= kept[folder] and (self.data / folder).is_dir():
                 undo()
         self._names.clear()
 
@@ -418,6 +419,7 @@ class SimDirectory(DiskDirectory):
         if not path.is_dir():
             disk.gate(self._life, "a new folder")
         super().__init__(path)
+        self.path: Final = path
 
     def open(self, name: str, *, create: bool = False) -> SimFile:
         self._gate(f"the opening of {name}")

@@ -11,6 +11,7 @@ from tests.sim.nodes import set_back, visitors
 from tests.sim.nodes.disk import ROOM_BYTES
 from tests.sim.nodes.knobs import SECONDS
 from tests.sim.nodes.machines import CLIENT_HOST, HOSTS, Machine
+from tests.sim.nodes.rot import Rot, begin_scrub
 from tests.sim.nodes.world import NS
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Faults:
         """Injected so far, by kind."""
         self.reaches_rocks = any(kind.startswith("rocks") for kind in cluster.knobs.faults)
         """Whether a full disk is full for RocksDB too."""
+        self._rot = Rot(cluster.world.chance("rot"), cluster.knobs.log_retain_bytes)
 
     def begin(self) -> None:
         """From now on."""
@@ -181,6 +183,17 @@ class Faults:
         set_back.begin(self._cluster, machine)
         return False
 
+    def rot(self, machine: Machine) -> bool:
+        """Bits of a body or of a record of the log flip."""
+        what = self._rot.flip(machine)
+        if what:
+            self._cluster.world.say("rot", machine.name, what)
+        return bool(what)
+
+    def scrub(self, machine: Machine) -> bool:
+        """The node reads everything back now."""
+        return begin_scrub(machine)
+
     def slow_disk(self, machine: Machine) -> bool:
         """Threads that wait for the disk take longer, for a while."""
         loop = machine.loop
@@ -286,6 +299,8 @@ _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "clock": Faults.clock,
     "slow_disk": Faults.slow_disk,
     "set_back": Faults.set_back,
+    "rot": Faults.rot,
+    "scrub": Faults.scrub,
     "eio": Faults.eio,
     "full": Faults.full,
     "full_class": Faults.full_class,

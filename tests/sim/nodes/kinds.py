@@ -29,6 +29,7 @@ FAULT_SETS: Final = {
     "copies": ("set_back", "set_back", "kill", "power", "transfer", "cut", "pause"),
     "outage": ("blackout", "power", "kill", "eio", "long_outage"),
     "install": ("away", "away", "transfer", "backup", "lost_disk"),
+    "rot": ("rot", "rot", "rot", "scrub", "scrub", "kill", "power", "away", "transfer", "full"),
     "visit": ("hostile", "backup", "kill", "transfer", "full_class"),
 }
 """A seed draws one: a failure is read without the noise of all other faults."""

@@ -10,6 +10,7 @@ import qm.node.upkeep.housekeeping
 import qm.store.bodies.blobs
 from raft.core.core import CoreConfig
 from raft.replica import ReplicaConfig
+from tests.sim.nodes import rot
 from tests.sim.nodes.kinds import FAULT_SETS
 
 NODES: Final = ("n1", "n2", "n3")
@@ -17,6 +18,8 @@ SPARSE_SHARE: Final = 0.8
 """A file with a smaller share of live bytes is emptied: nearly every one is, in time."""
 INSTALLS: Final = "install"
 """The set of faults after which nodes are so far behind that they need a snapshot."""
+ROT: Final = "rot"
+"""The set of faults in which bits flip on disks."""
 SHORT_LOG: Final[dict[str, Any]] = {
     "log_retain_bytes": 64 << 10,
     "segment_bytes": 64 << 10,
@@ -76,6 +79,9 @@ class Knobs:
         )
         if (name == INSTALLS and not kinds) or INSTALLS in kinds.split(","):
             drawn = replace(drawn, **SHORT_LOG)
+        if (name == ROT and not kinds) or ROT in kinds.split(","):
+            retained = chance.choice((64 << 10, rot.GIVEN_RETAIN_BYTES, rot.GIVEN_RETAIN_BYTES))
+            drawn = replace(drawn, log_retain_bytes=retained)
         if kinds:
             parts: list[str] = []
             for part in kinds.split(","):

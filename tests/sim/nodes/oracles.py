@@ -11,6 +11,7 @@ from qm.store.bodies.body_places import BodyPlace
 from qm.store.replay import _RecentEntries as RecentEntries
 from qm.store.store import Store
 from raft.types import Entry
+from tests.sim.nodes import rot
 from tests.sim.nodes.machines import Machine
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ REPLAY_RUNS: Final = (1, 2, 7, 64)
 WHOLE: Final = 1 << 20
 """A run that has all entries."""
 DISK_FAULTS: Final = frozenset({"eio", "full", "full_class", "rocks_full", "rocks_eio"})
-SYNC_FAULTS: Final = frozenset({"eio", "rocks_eio"})
+FATAL_FAULTS: Final = frozenset({"eio", "rocks_eio", "rot"})
+"""They may end a process: what was lost or damaged is not known there."""
 _BODY_FIELDS: Final = slice(3, 8)
 _KEY_END: Final = b"\xff" * 24
 _SCAN_ROWS: Final = 1 << 20
@@ -30,6 +32,8 @@ _SCAN_ROWS: Final = 1 << 20
 async def judge(cluster: "SimCluster") -> None:
     """Look at everything."""
     await _converged(cluster, "after the faults")
+    if "rot" in cluster.faults.counts:
+        await rot.scrub_all(cluster)
     check_states(cluster)
     check_deaths(cluster)
     await _restart_all(cluster)
@@ -116,9 +120,9 @@ def read_bodies(cluster: "SimCluster", name: str, store: Store) -> int:
 
 
 def check_deaths(cluster: "SimCluster") -> None:
-    """A full disk ends no process, and stops none from starting; only an error of a sync may."""
+    """A full disk ends no process, and stops none from starting; errors of syncs and damage may."""
     kinds = set(cluster.faults.counts)
-    if kinds & SYNC_FAULTS:
+    if kinds & FATAL_FAULTS:
         return
     for machine in cluster.machines.values():
         _check_deaths(cluster, machine, "a full disk" if kinds & DISK_FAULTS else "no fault of it")
