@@ -14,6 +14,7 @@ from qm.client.errors import ClientError
 from qm.drill.agreement import disagreement, sums
 from qm.drill.leaders import leader_of, watch_leaders
 from qm.drill.queues import make_queues, remove_queues
+from qm.drill.read_back import unreadable
 from qm.drill.scenarios.scenario import Scenario, Stage
 from qm.drill.targets.ability import Ability
 from qm.drill.targets.target import Target
@@ -104,6 +105,8 @@ class Conductor(Stage):
         self.chance = chance
         self.struck: list[tuple[str, ...]] = []
         """Nodes hit by each fault."""
+        self.wrongs: list[str] = []
+        """What a scenario saw that must not be."""
         self._run = run
         self._wire = wire
 
@@ -125,6 +128,15 @@ class Conductor(Stage):
     def healed(self, text: str) -> None:
         self._run.healed(text)
 
+    @property
+    @override
+    def acknowledged(self) -> int:
+        return self._run.acknowledged
+
+    @override
+    def wrong(self, text: str) -> None:
+        self.wrongs.append(text)
+
     @override
     async def heal(self) -> None:
         await self.target.heal()
@@ -142,6 +154,10 @@ class Conductor(Stage):
     @override
     async def known_version(self) -> int:
         return min(member.command_version for member in (await self._status()).members)
+
+    @override
+    async def now_ms(self) -> int:
+        return (await self._status()).now_ms
 
     async def _status(self) -> control_pb2.ClusterStatus:
         request = control_pb2.GetStatusRequest()
@@ -187,7 +203,7 @@ async def run_round(
                 load.cancel()
                 await asyncio.gather(load, return_exceptions=True)
             is_settled, wrong = await _settled(run)
-            wrong = wrong or await disagreement(target, wire)
+            wrong = wrong or "; ".join(stage.wrongs) or await disagreement(target, wire)
             verdict = await run.verdict()
         gap_ms = surviving_gap_ms(
             read_history(plan.history),
@@ -197,6 +213,7 @@ async def run_round(
         )
         names = [queue.format_name for queue in queues]
         wrong = wrong or await sums(wire, names, verdict.remaining)
+        wrong = wrong or await unreadable(wire)
         return Round(scenario.name, settings.seed, verdict, is_settled, gap_ms, wrong)
     finally:
         await remove_queues(wire, queues)

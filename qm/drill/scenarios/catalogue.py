@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from qm.drill.scenarios.clients import CLIENTS
 from qm.drill.scenarios.fronts import FRONTS
 from qm.drill.scenarios.membership import MEMBERSHIP
 from qm.drill.scenarios.network import NETWORK
@@ -9,6 +10,7 @@ from qm.drill.scenarios.processes import PROCESSES
 from qm.drill.scenarios.storage import STORAGE
 
 SCENARIOS: Final = {
-    scenario.name: scenario for scenario in (*PROCESSES, *NETWORK, *FRONTS, *MEMBERSHIP, *STORAGE)
+    scenario.name: scenario
+    for scenario in (*PROCESSES, *CLIENTS, *NETWORK, *FRONTS, *MEMBERSHIP, *STORAGE)
 }
 """Scenarios by name, in the order of `qm drill list`."""

@@ -1,6 +1,7 @@
 """Scenarios of processes: they die, hang, are stopped, or hand over leadership."""
 
 import asyncio
+import time
 from typing import Final
 
 from qm.drill.scenarios.scenario import Scenario, Stage
@@ -8,6 +9,13 @@ from qm.drill.targets.ability import Ability
 
 PAUSE_S: Final = 3.0
 """Longer than an election takes, including its timeout."""
+OUTAGES: Final = 3
+OUTAGE_S: Final = 8.0
+"""Shorter than any lease, and much longer than an election."""
+TIME_ERROR_MAX_MS: Final = 250.0
+TIME_WAIT_S: Final = 2.0
+"""From the end of an outage until cluster time is as near to the clocks as that."""
+LOOK_EVERY_S: Final = 0.05
 _PAUSE: Final = frozenset({Ability.PROCESSES, Ability.PAUSE})
 
 
@@ -34,6 +42,34 @@ async def _kill_majority(stage: Stage) -> None:
     await stage.target.kill(leader, *others)
     await asyncio.sleep(2)
     await stage.heal()
+
+
+async def _outages(stage: Stage) -> None:
+    for _ in range(OUTAGES):
+        leader, followers = await stage.leader(), await stage.followers()
+        dead = [leader, *followers[: len(stage.target.nodes) // 2]]
+        stage.fault(f"SIGKILL of {', '.join(dead)} for {OUTAGE_S:.0f} s", *dead)
+        await stage.target.kill(*dead)
+        await asyncio.sleep(OUTAGE_S)
+        await stage.heal()
+        await _tell_time(stage)
+
+
+async def _tell_time(stage: Stage) -> None:
+    """Compare cluster time with the clock that all nodes have."""
+    end = time.monotonic() + TIME_WAIT_S
+    while True:
+        before_ms = time.time() * 1_000
+        now_ms = await stage.now_ms()
+        error_ms = max(before_ms - now_ms, now_ms - time.time() * 1_000)
+        if error_ms <= TIME_ERROR_MAX_MS:
+            return
+        if time.monotonic() > end:
+            stage.wrong(
+                f"cluster time is {error_ms:.0f} ms off {TIME_WAIT_S:.0f} s after an outage"
+            )
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def _restart_all(stage: Stage) -> None:
@@ -80,6 +116,7 @@ PROCESSES: Final = (
     Scenario("kill-leader", "The leader's process dies", _kill_leader, is_short=True),
     Scenario("kill-follower", "A follower's process dies", _kill_follower),
     Scenario("kill-majority", "A majority dies and comes back", _kill_majority),
+    Scenario("outages", "A majority is away for 8 s, three times", _outages),
     Scenario("restart-all", "All die at once and come back", _restart_all),
     Scenario("pause-leader", "The leader is paused, then resumes", _pause_leader, _PAUSE),
     Scenario("rolling-restart", "Each is stopped and started in turn", _rolling_restart),

@@ -32,6 +32,13 @@ class Stage(Protocol):
     def healed(self, text: str) -> None:
         """Record that the fault has ended."""
 
+    @property
+    def acknowledged(self) -> int:
+        """The number of messages that senders know to be safe."""
+
+    def wrong(self, text: str) -> None:
+        """Record that something was seen that must not be."""
+
     async def heal(self) -> None:
         """Make every node serve again."""
 
@@ -43,6 +50,9 @@ class Stage(Protocol):
 
     async def known_version(self) -> int:
         """Return the highest apply version that every member's build knows."""
+
+    async def now_ms(self) -> int:
+        """Return cluster time."""
 
     async def drain(self, node: str) -> None:
         """Make a node hand over leadership and accept no new sessions."""

@@ -19,6 +19,16 @@ BEFORE_POWER_FAILURE_S: Final = 0.2
 """Time without a sync before the power fails."""
 CLOCK_STEP_S: Final = 600
 FULL_FOR_S: Final = 6.0
+FULL_LONG_S: Final = 90.0
+RECOVERS_S: Final = 10.0
+"""How soon space that came back is used."""
+LOOK_EVERY_S: Final = 0.1
+LOG_FILE: Final = ".segment"
+STATE_FILE: Final = ".sst"
+ENDS_S: Final = 15.0
+"""How soon a node that writes meets an error of its log's disk; its state is written less often."""
+SET_BACK_S: Final = 5.0
+"""Age of the copy that a folder is set back to."""
 
 
 async def _tamperable(target: Target, *, with_clock: bool = False) -> None:
@@ -114,9 +124,61 @@ async def _full_disks(stage: Stage) -> None:
     await stage.heal()
 
 
+async def _full_disks_long(stage: Stage) -> None:
+    names = [node.name for node in stage.target.nodes]
+    stage.fault(f"every disk is full for {FULL_LONG_S:.0f} s", *names)
+    for name in names:
+        stage.target.tampering.fill_disk(name)
+    await asyncio.sleep(FULL_LONG_S)
+    before = stage.acknowledged
+    stage.target.tampering.relieve()
+    end = asyncio.get_running_loop().time() + RECOVERS_S
+    while stage.acknowledged == before:
+        if asyncio.get_running_loop().time() > end:
+            stage.wrong(f"{RECOVERS_S:.0f} s after there is space again nothing is acknowledged")
+            break
+        await asyncio.sleep(LOOK_EVERY_S)
+    await stage.heal()
+
+
+async def _disk_errors(stage: Stage) -> None:
+    target = stage.target
+    names = [node.name for node in target.nodes]
+    victim = stage.chance.choice(names)
+    stage.fault(f"a sync of the log of {victim} fails", victim)
+    target.tampering.fail_syncs(victim, LOG_FILE)
+    if not await target.ended(victim, ENDS_S):
+        stage.wrong(f"{victim} goes on after a sync of its log failed")
+    await stage.heal()
+    victim = stage.chance.choice(names)
+    stage.fault(f"{victim} cannot write its state", victim)
+    target.tampering.fail_writes(victim, STATE_FILE)
+    # It ends, or opens its state again from what is durable.
+    await target.ended(victim, ENDS_S)
+    stage.healed(f"{target.tampering.errors(victim)} writes failed")
+    await stage.heal()
+
+
+async def _rolled_back(stage: Stage) -> None:
+    follower = stage.chance.choice(await stage.followers())
+    stage.fault(f"{follower} is stopped, and its folder is copied", follower)
+    await stage.target.stop(follower)
+    stage.target.tampering.copy_folder(follower)
+    await stage.heal()
+    await asyncio.sleep(SET_BACK_S)
+    if await stage.leader() == follower:
+        await stage.transfer(stage.chance.choice(await stage.followers()))
+    stage.fault(f"{follower} dies, and its folder is set back to the copy", follower)
+    await stage.target.kill(follower)
+    stage.target.tampering.set_folder_back(follower)
+    await stage.heal()
+
+
 _DISKS: Final = frozenset({Ability.PROCESSES, Ability.DISKS})
 _SYNCS: Final = frozenset({Ability.PROCESSES, Ability.SYNCS})
 _CLOCKS: Final = frozenset({Ability.PROCESSES, Ability.CLOCKS})
+_ERRORS: Final = frozenset({Ability.PROCESSES, Ability.DISK_ERRORS})
+_FOLDERS: Final = frozenset({Ability.PROCESSES, Ability.FOLDERS})
 _SMALL: Final = frozenset({Ability.PROCESSES, Ability.SMALL_DISKS})
 
 STORAGE: Final = (
@@ -127,4 +189,13 @@ STORAGE: Final = (
     Scenario("clock-step", "Wall clocks are shifted by 10 min", _clock_step, _CLOCKS, _with_clocks),
     Scenario("full-disk", "The leader's disk is full", _full_disk, _SMALL, _on_small_disks),
     Scenario("full-disks", "Every disk is full", _full_disks, _SMALL, _on_small_disks),
+    Scenario(
+        "full-disks-long",
+        "Every disk is full for 90 s, which ends by itself",
+        _full_disks_long,
+        _SMALL,
+        _on_small_disks,
+    ),
+    Scenario("disk-errors", "Syncs and writes of a node fail", _disk_errors, _ERRORS, _tamperable),
+    Scenario("rolled-back", "A folder is set back to an old copy", _rolled_back, _FOLDERS),
 )

@@ -11,6 +11,8 @@ class Ability(Enum):
     DISKS = "take a node's disk away"
     SYNCS = "slow down, stop and tear what a node writes"
     SMALL_DISKS = "fill a node's disk"
+    DISK_ERRORS = "fail what a node writes"
+    FOLDERS = "set a node's folder back to an earlier copy"
     CLOCKS = "set a node's wall clock"
     NETWORK = "cut nodes and clients off from each other"
     UNPLUG = "unplug the machine that has the virtual address"

@@ -42,6 +42,10 @@ class LimitedTarget(Target):
         self.refuse(Ability.PAUSE)
 
     @override
+    async def ended(self, node: str, timeout_s: float) -> bool:
+        self.refuse(Ability.DISK_ERRORS)
+
+    @override
     async def lose_disk(self, node: str) -> None:
         self.refuse(Ability.DISKS)
 

@@ -18,7 +18,7 @@ from qm.drill.targets.ability import Ability
 from qm.drill.targets.builds import Builds
 from qm.drill.targets.limited import LimitedTarget
 from qm.drill.targets.readiness import until_ready
-from qm.drill.targets.tampering import Tampering
+from qm.drill.targets.tampering import Tampering, empty
 from qm.drill.targets.target import DrillNode, NodeEnded, TargetFailed
 from qm.node.dev.layout import HOST_FIRST, DevNode, Layout
 from qm.node.membership.first_start import init_cluster, join_cluster, leave_cluster
@@ -190,8 +190,7 @@ class ProcessTarget(LimitedTarget):
         try:
             for end, node in ends.items():
                 if end.done():
-                    said = last_words(self._layout.log(node))
-                    raise NodeEnded(f"{node} exited on its own, exit code {end.result()}: {said}")
+                    raise NodeEnded(_end(node, end.result(), self._layout.log(node)))
             await waiting
         finally:
             for task in (waiting, *ends):
@@ -202,12 +201,7 @@ class ProcessTarget(LimitedTarget):
 
     @override
     async def lose_disk(self, node: str) -> None:
-        # The folder itself may be the mount point of a small disk.
-        for path in (self._layout.folder / node).iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        empty(self._layout.folder / node)
 
     @override
     async def rejoin(self, node: str) -> None:
@@ -253,12 +247,31 @@ class ProcessTarget(LimitedTarget):
     # All of it
 
     @override
+    async def ended(self, node: str, timeout_s: float) -> bool:
+        process = self._running.get(node)
+        if process is None:
+            return False
+        try:
+            await asyncio.wait_for(process.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        del self._running[node]
+        return True
+
+    @override
     async def heal(self) -> None:
         self._tampering.relieve()
+        for node, process in self._running.items():
+            if process.returncode is not None:
+                raise NodeEnded(_end(node, process.returncode, self._layout.log(node)))
         for node in list(self._paused):
             await self.resume(node)
         await self.start(*(node.name for node in self._members))
         await self._until_ready()
+
+
+def _end(node: str, code: int, log: Path) -> str:
+    return f"{node} exited on its own, exit code {code}: {last_words(log)}"
 
 
 def _machine(number: int, network: str) -> DevNode:

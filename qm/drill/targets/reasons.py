@@ -19,7 +19,10 @@ KUBERNETES_NOTE: Final = (
 _ONE_MACHINE: Final = "processes share one machine's network"
 _SEAM: Final = "it needs nodes that were started for it, which only dev and netns do"
 _NO_SHELL: Final = "the API server has no such call, and nothing runs inside the pods"
-_STORAGE: Final = (Ability.SYNCS, Ability.SMALL_DISKS, Ability.CLOCKS)
+_STORAGE: Final = (
+    *(Ability.SYNCS, Ability.SMALL_DISKS, Ability.CLOCKS),
+    *(Ability.DISK_ERRORS, Ability.FOLDERS),
+)
 _NETWORKS: Final = (Ability.NETWORK, Ability.UNPLUG)
 
 REASONS: Final[Mapping[str, Mapping[Ability, str]]] = MappingProxyType(

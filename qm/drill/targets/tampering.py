@@ -1,10 +1,12 @@
 """Faults of the disks and clocks of nodes that are processes of this machine.
 
 Slow, stopped and torn disks use another file system implementation inside the node
-(`qm.drill.targets.tampered_node`), small disks are tmpfs, and wall clocks use libfaketime. A node
-must be started for it: `enable` it while it is not running.
+(`qm.drill.targets.tampered_node`), errors a preloaded library (`qm.drill.targets.fault_layer`),
+small disks are tmpfs, and wall clocks use libfaketime. A node must be started for it: `enable` it
+while it is not running.
 """
 
+import errno
 import os
 import random
 import shutil
@@ -15,7 +17,9 @@ from typing import Final
 
 import msgspec
 
+from qm.drill.targets import fault_layer
 from qm.drill.targets.ability import Ability, Refused
+from qm.drill.targets.fault_layer import Fault
 from qm.drill.targets.tampered_node import FAULTS_FILE, WRITES_FILE, Faults
 from qm.drill.targets.tearing import Torn, tear
 
@@ -24,6 +28,9 @@ CLOCK_LOOK_S: Final = 1
 """How soon a process notices that its clock was changed."""
 SMALL_DISK_ROOM_BYTES: Final = 320 << 20
 """Initial free space of a small disk: twice the reserve of a drill's nodes, and some segments."""
+ERRORS_FILE: Final = "errors"
+_LIBRARY: Final = "libfault.so"
+_COPY: Final = "copy"
 _FILLER: Final = "filler"
 _LIBRARIES: Final = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 _MOUNT_TIMEOUT_S: Final = 60
@@ -43,7 +50,9 @@ class Tampering:
     @property
     def abilities(self) -> frozenset[Ability]:
         """What can be done here and now."""
-        found = {Ability.SYNCS}
+        found = {Ability.SYNCS, Ability.FOLDERS}
+        if fault_layer.compiler() is not None:
+            found.add(Ability.DISK_ERRORS)
         if _faketime() is not None:
             found.add(Ability.CLOCKS)
         if os.geteuid() == 0 and shutil.which("mount") is not None:
@@ -59,6 +68,8 @@ class Tampering:
         """
         folder = self._folder / node
         folder.mkdir(parents=True, exist_ok=True)
+        fault_layer.build(self._folder / _LIBRARY)
+        fault_layer.create(folder / ERRORS_FILE)
         self._enabled.add(node)
         if with_clock:
             self._clocked.add(node)
@@ -77,12 +88,17 @@ class Tampering:
 
     def environment(self, node: str) -> dict[str, str]:
         """Return the environment of a node's process."""
-        library = _faketime()
+        found = dict(os.environ)
+        layer, library = self._folder / _LIBRARY, _faketime()
+        if node in self._enabled and layer.exists():
+            found["LD_PRELOAD"] = str(layer)
+            found[fault_layer.FILE_VARIABLE] = str(self._folder / node / ERRORS_FILE)
         if node not in self._clocked or library is None:
-            return dict(os.environ)
+            return found
+        preloaded = found.get("LD_PRELOAD")
         return {
-            **os.environ,
-            "LD_PRELOAD": str(library),
+            **found,
+            "LD_PRELOAD": f"{preloaded}:{library}" if preloaded else str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self._folder / node / CLOCK_FILE),
             "FAKETIME_CACHE_DURATION": str(CLOCK_LOOK_S),
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
@@ -97,6 +113,34 @@ class Tampering:
     def slow_syncs(self, node: str, delay_s: float) -> None:
         """Make every sync of the log take this much longer."""
         self._set(node, Faults(sync_delay_s=delay_s))
+
+    def fail_syncs(self, node: str, part: str) -> None:
+        """Have the next sync of a file fail whose path in the data folder holds `part`."""
+        self._fail(node, Fault(suffix=part.encode(), sync=errno.EIO, once=1))
+
+    def fail_writes(self, node: str, part: str) -> None:
+        """Have every write to such files fail."""
+        self._fail(node, Fault(suffix=part.encode(), write=errno.EIO))
+
+    def errors(self, node: str) -> int:
+        """Return how many calls failed since the last of these."""
+        return fault_layer.hits(self._folder / node / ERRORS_FILE)
+
+    def _fail(self, node: str, fault: Fault) -> None:
+        fault.folder = str(self._data(node).resolve()).encode()
+        fault_layer.write(self._folder / node / ERRORS_FILE, fault)
+
+    def copy_folder(self, node: str) -> None:
+        """Take a copy of the data folder. The node must not run."""
+        target = self._folder / node / _COPY
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self._data(node), target)
+
+    def set_folder_back(self, node: str) -> None:
+        """Put the copy in the place of what the data folder holds. The node must not run."""
+        empty(self._data(node))
+        shutil.copytree(self._folder / node / _COPY, self._data(node), dirs_exist_ok=True)
 
     def hold_syncs(self, *nodes: str) -> None:
         """Stop all syncs from completing."""
@@ -140,6 +184,7 @@ class Tampering:
         """End every fault that can end without a restart."""
         for node in self._enabled:
             self._set(node, Faults())
+            self._fail(node, Fault())
             self.set_clock(node, 0)
         for node in self._disks:
             (self._data(node) / _FILLER).unlink(missing_ok=True)
@@ -163,6 +208,15 @@ class Tampering:
 def _faketime() -> Path | None:
     """Return the library of Debian's package libfaketime."""
     return next(iter(sorted(Path("/").glob(_LIBRARIES.removeprefix("/")))), None)
+
+
+def empty(folder: Path) -> None:
+    """Remove what is in a folder, which may be the mount point of a small disk."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _files(folder: Path) -> Iterator[Path]:

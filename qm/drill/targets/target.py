@@ -69,6 +69,9 @@ class Target(Protocol):
     async def resume(self, node: str) -> None:
         """SIGCONT."""
 
+    async def ended(self, node: str, timeout_s: float) -> bool:
+        """Return whether a node ends by itself, which it is to do, within this time."""
+
     async def stop(self, node: str) -> None:
         """Stop a node with SIGTERM; return when the process is gone."""
 

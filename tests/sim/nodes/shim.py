@@ -1,4 +1,4 @@
-"""Errors within RocksDB's own files: a preloaded library (fault.c), compiled where a C compiler is.
+"""Errors within RocksDB's own files, by the library of `qm.drill.targets.fault_layer`.
 
 It needs no rights and fails one machine's files alone, which a small tmpfs would not. Without a
 compiler those faults are not drawn, and the report says so.
@@ -6,33 +6,18 @@ compiler those faults are not drawn, and the report says so.
 
 import ctypes
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-SOURCE: Final = Path(__file__).with_name("fault.c")
+from qm.drill.targets import fault_layer
+from qm.drill.targets.fault_layer import SLOTS, Fault
+
 LIBRARY: Final = Path("build/sim/libfault.so")
-SLOTS: Final = 8
-_PATH_BYTES: Final = 512
-_SUFFIX_BYTES: Final = 64
 
 
 def build() -> Path | None:
     """Compile the library unless that was done; None without a compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    library = LIBRARY.resolve()
-    if library.exists() and library.stat().st_mtime >= SOURCE.stat().st_mtime:
-        return library
-    if compiler is None:
-        return None
-    library.parent.mkdir(parents=True, exist_ok=True)
-    fresh = library.with_suffix(f".{os.getpid()}")
-    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(fresh), str(SOURCE), "-ldl"]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        return None
-    fresh.replace(library)
-    return library
+    return fault_layer.build(LIBRARY.resolve())
 
 
 class Shim:
@@ -40,16 +25,10 @@ class Shim:
 
     def __init__(self) -> None:
         self.is_loaded = LIBRARY.name in os.environ.get("LD_PRELOAD", "")
-        library = ctypes.CDLL(str(LIBRARY.resolve())) if self.is_loaded else None
-        self._arrays: dict[str, Any] = {}
-        if library is not None:
-            for name in ("write", "sync", "once"):
-                self._arrays[name] = (ctypes.c_int * SLOTS).in_dll(library, f"fault_{name}")
-            self._arrays["hits"] = (ctypes.c_long * SLOTS).in_dll(library, "fault_hits")
-            folders = (ctypes.c_char * _PATH_BYTES) * SLOTS
-            suffixes = (ctypes.c_char * _SUFFIX_BYTES) * SLOTS
-            self._arrays["folder"] = folders.in_dll(library, "fault_folder")
-            self._arrays["suffix"] = suffixes.in_dll(library, "fault_suffix")
+        self._slots: Any = ()
+        if self.is_loaded:
+            library = ctypes.CDLL(str(LIBRARY.resolve()))
+            self._slots = (Fault * SLOTS).in_dll(library, "fault_slots")
 
     def fail(
         self,
@@ -64,12 +43,13 @@ class Shim:
         """Have files below a folder whose path holds `suffix` fail with an errno; 0 ends it."""
         if not self.is_loaded:
             return
-        self._arrays["folder"][slot].value = str(folder).encode()
-        self._arrays["suffix"][slot].value = suffix.encode()
-        self._arrays["once"][slot] = int(once)
-        self._arrays["write"][slot] = write
-        self._arrays["sync"][slot] = sync
+        fault = self._slots[slot]
+        fault.folder = str(folder).encode()
+        fault.suffix = suffix.encode()
+        fault.once = int(once)
+        fault.write = write
+        fault.sync = sync
 
     def hits(self, slot: int) -> int:
         """Return how many calls failed so far."""
-        return int(self._arrays["hits"][slot]) if self.is_loaded else 0
+        return int(self._slots[slot].hits) if self.is_loaded else 0
