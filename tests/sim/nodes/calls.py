@@ -458,6 +458,8 @@ class Context:
             raise Aborted(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self._decode = handler.request_deserializer or _same
         self._encode = handler.response_serializer or _same
+        if handler.request_streaming and raw is not None:
+            self.side.inbox += (raw, EOF)  # the gates take all requests for streams
         request = self.requests() if handler.request_streaming else self._decode(raw)
         answer = _behaviour(handler)(request, self)
         if hasattr(answer, "__aiter__"):
