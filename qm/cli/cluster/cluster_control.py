@@ -83,7 +83,7 @@ def undrain(connection: Connection, node: str, output: str) -> None:
 
 @click.group()
 def scrub() -> None:
-    """See what the nodes have read back and checked of their disks, or have them do it now."""
+    """Show what the nodes have read back and checked of their disks, or have them do it now."""
 
 
 @scrub.command("status")
