@@ -337,9 +337,6 @@ class Replica(Generic[ResultT]):
                 snapshots = self._begin_transfers(ready.snapshots_wanted)
         sync = self._begin_sync()
         results = self._apply_in_turn(is_busy=sync is not None or bool(self._outbox))
-        if self._core.counters.id_reused:
-            text = f"{self._node} voted before this log existed: replace it in the group"
-            self._alarms.tell_once(AlarmKind.ID_REUSED, text)
         self._debt.look(self._now)
         restored, self._restored_index = self._restored_index, 0
         install, self._new_install = self._new_install, None

@@ -66,6 +66,8 @@ class AlarmKind(IntEnum):
     """This replica lacks committed entries that it acknowledged: its disk is an older copy."""
     PEER_ROLLED_BACK = 10
     """The same of another replica, as its leader found."""
+    CONTRADICTED = 11
+    """A leader has other entries than those that are committed here; they are not taken."""
 
 
 class Alarm(msgspec.Struct, frozen=True):

@@ -51,7 +51,7 @@ ALARMS: Final = (
     "naming_limit", "peer_elsewhere", "peer_moved", "retired", "sequence_ahead", "snapshot_bad",
     "stream_limit", "stuck",
     "apply_lags", "peer_rolled_back", "rolled_back",
-    "damaged", "damaged_everywhere",
+    "damaged", "damaged_everywhere", "contradicted",
 )  # fmt: skip
 """Conditions that an operator has to act on; docs/runbook.md says what to do."""
 

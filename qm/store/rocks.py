@@ -43,7 +43,6 @@ _RUNS: Final = 12
 _BLOCK_BYTES: Final = 16 * 1024
 _BLOOM_BITS_PER_KEY: Final = 10
 _PREFIX: Final = tuple(bytes((table,)) for table in range(256))
-_BACKGROUND_ERRORS: Final = "rocksdb.background-errors"
 _UNFLUSHED: Final = "rocksdb.cur-size-all-mem-tables"
 _APPLIED: Final = Struct("<QQ16s")
 """index u64, term u64, digest u128 little-endian."""
@@ -359,10 +358,6 @@ class RocksState(State):
     def lack(self) -> int:
         """What the database lacked when it last refused a write: `errno` of DatabaseFull."""
         return self._database.lack
-
-    def has_background_errors(self) -> bool:
-        """Whether merging flushed files failed, which no call reports."""
-        return self._database.number(_BACKGROUND_ERRORS) > 0
 
     def unflushed_bytes(self) -> int:
         """Return about how much a flush must process, including overwritten and deleted rows."""

@@ -338,11 +338,6 @@ class Store:
         """What the database lacked: the `errno` of DatabaseFull."""
         return self._state.lack
 
-    @property
-    def has_background_errors(self) -> bool:
-        """Whether the database failed to merge flushed files. It may recover by itself."""
-        return self._is_open and self._state.has_background_errors()
-
     def _check_open(self) -> None:
         if not self._is_open:
             raise DatabaseFull("it could not be opened again yet", self.lack)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from raft.core.membership import check_configuration, decode_configuration, is_member
 from raft.core.rollback import owe
 from raft.core.state import State
+from raft.log_view import Compacted
 from raft.types import (
     Append,
     AppendReply,
@@ -31,6 +32,9 @@ def append(state: State, leader: NodeId, body: Append) -> None:
         state.counters.overload += 1
         return
     if body.prev_index < state.commit:
+        if _contradicts(state, body):
+            state.counters.contradicted += 1
+            return
         # Committed entries are equal on both sides (leader completeness): skip them.
         entries = body.entries[state.commit - body.prev_index :]
         prev_index = state.commit
@@ -55,6 +59,22 @@ def append(state: State, leader: NodeId, body: Append) -> None:
     match = prev_index + len(entries)
     state.commit_to(min(body.commit, match))
     _accept(state, leader, match, _echo(state, body.read_context))
+
+
+def _contradicts(state: State, body: Append) -> bool:
+    """Return whether a leader has another entry than one that is committed and still known here:
+    then two groups have one identity, or an older copy of a disk came to lead.
+    """
+    known = state.commit - body.prev_index
+    places = [(body.prev_index, body.prev_term)]
+    places += [(entry.index, entry.term) for entry in body.entries[:known]]
+    for index, term in places:
+        try:
+            if state.log.term(index) != term:
+                return True
+        except Compacted:
+            continue
+    return False
 
 
 def _unknown(state: State, entries: Sequence[Entry]) -> Sequence[Entry]:

@@ -85,6 +85,8 @@ class Counters(msgspec.Struct):
     id_reused: int = 0
     """Signs that this id had another log before: others take it for a voter, or believe that it
     holds entries that it does not."""
+    contradicted: int = 0
+    """Appends refused because they had other entries than those that are committed here."""
     campaigns: int = 0
     early_campaigns: int = 0
     elections_won: int = 0

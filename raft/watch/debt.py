@@ -20,7 +20,9 @@ _INDEX_BYTES = 8
 
 
 class Debt:
-    """Keeps on disk what one replica owes, and raises alarms about replicas that were set back."""
+    """Keeps on disk what one replica owes, and raises alarms about replicas that were set back, or
+    whose log is another one.
+    """
 
     def __init__(
         self, directory: Directory, node: NodeId, core: Core, alarms: Alarms, disk: DiskWatch
@@ -50,6 +52,17 @@ class Debt:
                 self._on_disk = owed
         for found in self._core.take_rolled_back():
             self._tell(found)
+        counters = self._core.counters
+        if counters.id_reused:
+            text = f"{self._node} voted before this log existed: replace it in the group"
+            self._alarms.tell_once(AlarmKind.ID_REUSED, text)
+        if counters.contradicted:
+            text = (
+                f"a leader has other entries than those that are committed on {self._node}, which"
+                " takes none of them: two clusters have one identity, or a node leads on an older"
+                " copy of its disk"
+            )
+            self._alarms.tell_once(AlarmKind.CONTRADICTED, text)
 
     def _tell(self, found: RolledBack) -> None:
         lacked = f"entries {found.last_index + 1} to {found.owed}, which it had acknowledged"

@@ -459,3 +459,23 @@ def test_a_broken_connection_is_fed_again_at_once() -> None:
     leader.peer("b.1", PeerState.CONNECTED)
     group.settle()
     assert group["b"].data() == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        Append(2, 2, 4, (entry(3, 2),)),
+        Append(1, 1, 4, (entry(2, 2), entry(3, 2), entry(4, 2))),
+        Append(2, 1, 4, (entry(3, 2), entry(4, 2))),
+    ],
+)
+def test_a_leader_with_other_committed_entries_is_not_followed(body: Append) -> None:
+    """Raft 5.4.3: its entries are not here, and an acknowledgement would count for them."""
+    b = follower(1, 1, 1)
+    assert tell(b, 3, Append(3, 1, 3, ())) != []
+    assert b.core.commit == 3
+    assert tell(b, 3, body) == []
+    assert (b.core.last_index, b.core.commit) == (3, 3)
+    assert b.core.counters.contradicted == 1
+    assert tell(b, 3, Append(1, 1, 3, (entry(2, 1), entry(3, 1), entry(4, 3)))) != []
+    assert b.core.last_index == 4
