@@ -98,6 +98,7 @@ class Stubs:
         self.outgoing = control_pb2_grpc.OutgoingControlStub(channel)
         self.peers = control_pb2_grpc.PeerControlStub(channel)
         self.directory = control_pb2_grpc.DirectoryControlStub(channel)
+        self.certificates = control_pb2_grpc.CertificateControlStub(channel)
         self.messages = control_pb2_grpc.MessageControlStub(channel)
         self.clients = control_pb2_grpc.ClientControlStub(channel)
         self.definitions = control_pb2_grpc.DefinitionControlStub(channel)

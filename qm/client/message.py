@@ -4,7 +4,7 @@ A received message is its packet; its properties are read from it on demand.
 """
 
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,17 @@ VT_BSTR: Final = 8
 VT_LPSTR: Final = 30
 VT_BYTES: Final = 0x2011
 """VT_ARRAY | VT_UI1."""
+
+
+class PacketSigner(Protocol):
+    """Who signs messages: `qm.client.signing.Signer`."""
+
+    @property
+    def certificate(self) -> bytes:
+        """X.509, DER."""
+
+    def signed(self, packet: bytes, message: "Message") -> bytes:
+        """Return a message's composed packet with its signature."""
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -66,6 +77,14 @@ class Message(msgspec.Struct, kw_only=True):
     """0: the queue manager chooses."""
     application_dead_letter_queue: str = ""
     """Format name; "": the system's."""
+    authentication_level: int = 0
+    """`qm.client.signing.AuthenticationLevel`: how it is signed; other than 0 needs `signer`."""
+    signer: "PacketSigner | None" = None
+    """Who signs it: `qm.client.signing.Signer`. Its private key does not leave this process."""
+    sender_id: bytes = b""
+    """SID for which receivers have the certificate; empty: the caller's at this cluster."""
+    privacy_level: int = 0
+    """How its body is encrypted on its way: 0 not at all, 1 with 40 bits, 3 with 128, 5 AES."""
 
     @staticmethod
     def of_text(text: str, **properties: object) -> "Message":
@@ -96,6 +115,10 @@ class Message(msgspec.Struct, kw_only=True):
             trace=self.trace,
             hash_algorithm=self.hash_algorithm,
             encryption_algorithm=self.encryption_algorithm,
+            authentication_level=self.authentication_level,
+            sender_certificate=b"" if self.signer is None else self.signer.certificate,
+            sender_id=self.sender_id,
+            privacy_level=self.privacy_level,
         )
 
 

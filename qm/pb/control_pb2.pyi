@@ -2249,6 +2249,217 @@ class QueuePath(_message.Message):
 Global___QueuePath: _TypeAlias = QueuePath  # noqa: Y015
 
 @_typing.final
+class Person(_message.Message):
+    """A user: by SID (S-1-...), or as a principal of this cluster; neither: the caller."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    sid: _builtins.str
+    principal: _builtins.str
+    def __init__(
+        self,
+        *,
+        sid: _builtins.str = ...,
+        principal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "sid", b"sid", "who", b"who"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "sid", b"sid", "who", b"who"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_who: _TypeAlias = _typing.Literal["sid", "principal"]  # noqa: Y015
+    _WhichOneofArgType_who: _TypeAlias = _typing.Literal["who", b"who"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_who) -> _WhichOneofReturnType_who | None: ...
+
+Global___Person: _TypeAlias = Person  # noqa: Y015
+
+@_typing.final
+class RegisterCertificateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERSON_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    IS_INTERNAL_FIELD_NUMBER: _builtins.int
+    IF_NOT_EXIST_FIELD_NUMBER: _builtins.int
+    certificate: _builtins.bytes
+    """X.509, DER, with an RSA key."""
+    is_internal: _builtins.bool
+    """The one that was made for the user, which replaces the one before."""
+    if_not_exist: _builtins.bool
+    """Change nothing if there is an internal one."""
+    @_builtins.property
+    def person(self) -> Global___Person: ...
+    def __init__(
+        self,
+        *,
+        person: Global___Person | None = ...,
+        certificate: _builtins.bytes = ...,
+        is_internal: _builtins.bool = ...,
+        if_not_exist: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["person", b"person"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "if_not_exist", b"if_not_exist", "is_internal", b"is_internal", "person", b"person"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterCertificateRequest: _TypeAlias = RegisterCertificateRequest  # noqa: Y015
+
+@_typing.final
+class RegisterCertificateReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    SID_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    status: _builtins.int
+    """MQ_OK, or MQ_INFORMATION_INTERNAL_USER_CERT_EXIST: nothing was changed."""
+    sid: _builtins.str
+    digest: _builtins.bytes
+    """MD5 of the certificate, by which `Remove` names it."""
+    def __init__(
+        self,
+        *,
+        status: _builtins.int = ...,
+        sid: _builtins.str = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "sid", b"sid", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterCertificateReply: _TypeAlias = RegisterCertificateReply  # noqa: Y015
+
+@_typing.final
+class RemoveCertificateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERSON_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    @_builtins.property
+    def person(self) -> Global___Person: ...
+    def __init__(
+        self,
+        *,
+        person: Global___Person | None = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["person", b"person"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "person", b"person"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveCertificateRequest: _TypeAlias = RemoveCertificateRequest  # noqa: Y015
+
+@_typing.final
+class RemoveCertificateReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveCertificateReply: _TypeAlias = RemoveCertificateReply  # noqa: Y015
+
+@_typing.final
+class ListCertificatesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERSON_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def person(self) -> Global___Person: ...
+    def __init__(
+        self,
+        *,
+        person: Global___Person | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["person", b"person"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["person", b"person"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCertificatesRequest: _TypeAlias = ListCertificatesRequest  # noqa: Y015
+
+@_typing.final
+class ListCertificatesReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SID_FIELD_NUMBER: _builtins.int
+    CERTIFICATES_FIELD_NUMBER: _builtins.int
+    sid: _builtins.str
+    @_builtins.property
+    def certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___SignerCertificate]: ...
+    def __init__(
+        self,
+        *,
+        sid: _builtins.str = ...,
+        certificates: _abc.Iterable[Global___SignerCertificate] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificates", b"certificates", "sid", b"sid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCertificatesReply: _TypeAlias = ListCertificatesReply  # noqa: Y015
+
+@_typing.final
+class SignerCertificate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    IDENTIFIER_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    IS_INTERNAL_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    ISSUER_FIELD_NUMBER: _builtins.int
+    NOT_BEFORE_S_FIELD_NUMBER: _builtins.int
+    NOT_AFTER_S_FIELD_NUMBER: _builtins.int
+    KEY_BITS_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    identifier: _builtins.bytes
+    certificate: _builtins.bytes
+    is_internal: _builtins.bool
+    subject: _builtins.str
+    """Empty if it cannot be read."""
+    issuer: _builtins.str
+    not_before_s: _builtins.int
+    """Epoch seconds."""
+    not_after_s: _builtins.int
+    key_bits: _builtins.int
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+        identifier: _builtins.bytes = ...,
+        certificate: _builtins.bytes = ...,
+        is_internal: _builtins.bool = ...,
+        subject: _builtins.str = ...,
+        issuer: _builtins.str = ...,
+        not_before_s: _builtins.int = ...,
+        not_after_s: _builtins.int = ...,
+        key_bits: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "digest", b"digest", "identifier", b"identifier", "is_internal", b"is_internal", "issuer", b"issuer", "key_bits", b"key_bits", "not_after_s", b"not_after_s", "not_before_s", b"not_before_s", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignerCertificate: _TypeAlias = SignerCertificate  # noqa: Y015
+
+@_typing.final
 class BrowsedMessage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1719,6 +1719,171 @@ class DirectoryControl:
             _registered_method=True)
 
 
+class CertificateControlStub:
+    """Certificates of people ------------------------------------------------------------------------
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Register = channel.unary_unary(
+                '/quorate.control.v1.CertificateControl/Register',
+                request_serializer=qm_dot_pb_dot_control__pb2.RegisterCertificateRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.RegisterCertificateReply.FromString,
+                _registered_method=True)
+        self.Remove = channel.unary_unary(
+                '/quorate.control.v1.CertificateControl/Remove',
+                request_serializer=qm_dot_pb_dot_control__pb2.RemoveCertificateRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.RemoveCertificateReply.FromString,
+                _registered_method=True)
+        self.List = channel.unary_unary(
+                '/quorate.control.v1.CertificateControl/List',
+                request_serializer=qm_dot_pb_dot_control__pb2.ListCertificatesRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ListCertificatesReply.FromString,
+                _registered_method=True)
+
+
+class CertificateControlServicer:
+    """Certificates of people ------------------------------------------------------------------------
+
+    """
+
+    def Register(self, request, context):
+        """RegisterCertificate of [MC-MQAC] 3.2.4.2.1: messages signed with its key are the user's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Remove(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def List(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CertificateControlServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Register': grpc.unary_unary_rpc_method_handler(
+                    servicer.Register,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.RegisterCertificateRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.RegisterCertificateReply.SerializeToString,
+            ),
+            'Remove': grpc.unary_unary_rpc_method_handler(
+                    servicer.Remove,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.RemoveCertificateRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.RemoveCertificateReply.SerializeToString,
+            ),
+            'List': grpc.unary_unary_rpc_method_handler(
+                    servicer.List,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ListCertificatesRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ListCertificatesReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quorate.control.v1.CertificateControl', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quorate.control.v1.CertificateControl', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class CertificateControl:
+    """Certificates of people ------------------------------------------------------------------------
+
+    """
+
+    @staticmethod
+    def Register(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.CertificateControl/Register',
+            qm_dot_pb_dot_control__pb2.RegisterCertificateRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.RegisterCertificateReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Remove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.CertificateControl/Remove',
+            qm_dot_pb_dot_control__pb2.RemoveCertificateRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.RemoveCertificateReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def List(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.CertificateControl/List',
+            qm_dot_pb_dot_control__pb2.ListCertificatesRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ListCertificatesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class MessageControlStub:
     """Messages as operators see them ----------------------------------------------------------------
 

@@ -494,6 +494,55 @@ class DirectoryControlServicer(metaclass=_abc_1.ABCMeta):
 
 def add_DirectoryControlServicer_to_server(servicer: DirectoryControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class CertificateControlStub:
+    """Certificates of people ------------------------------------------------------------------------"""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> CertificateControlAsyncStub: ...
+    Register: _grpc.UnaryUnaryMultiCallable[_control_pb2.RegisterCertificateRequest, _control_pb2.RegisterCertificateReply]
+    """RegisterCertificate of [MC-MQAC] 3.2.4.2.1: messages signed with its key are the user's."""
+    Remove: _grpc.UnaryUnaryMultiCallable[_control_pb2.RemoveCertificateRequest, _control_pb2.RemoveCertificateReply]
+    List: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListCertificatesRequest, _control_pb2.ListCertificatesReply]
+
+@_typing.type_check_only
+class CertificateControlAsyncStub(CertificateControlStub):
+    """Certificates of people ------------------------------------------------------------------------"""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Register: _aio.UnaryUnaryMultiCallable[_control_pb2.RegisterCertificateRequest, _control_pb2.RegisterCertificateReply]  # type: ignore[assignment]
+    """RegisterCertificate of [MC-MQAC] 3.2.4.2.1: messages signed with its key are the user's."""
+    Remove: _aio.UnaryUnaryMultiCallable[_control_pb2.RemoveCertificateRequest, _control_pb2.RemoveCertificateReply]  # type: ignore[assignment]
+    List: _aio.UnaryUnaryMultiCallable[_control_pb2.ListCertificatesRequest, _control_pb2.ListCertificatesReply]  # type: ignore[assignment]
+
+class CertificateControlServicer(metaclass=_abc_1.ABCMeta):
+    """Certificates of people ------------------------------------------------------------------------"""
+
+    @_abc_1.abstractmethod
+    def Register(
+        self,
+        request: _control_pb2.RegisterCertificateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.RegisterCertificateReply, _abc.Awaitable[_control_pb2.RegisterCertificateReply]]:
+        """RegisterCertificate of [MC-MQAC] 3.2.4.2.1: messages signed with its key are the user's."""
+
+    @_abc_1.abstractmethod
+    def Remove(
+        self,
+        request: _control_pb2.RemoveCertificateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.RemoveCertificateReply, _abc.Awaitable[_control_pb2.RemoveCertificateReply]]: ...
+
+    @_abc_1.abstractmethod
+    def List(
+        self,
+        request: _control_pb2.ListCertificatesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListCertificatesReply, _abc.Awaitable[_control_pb2.ListCertificatesReply]]: ...
+
+def add_CertificateControlServicer_to_server(servicer: CertificateControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class MessageControlStub:
     """Messages as operators see them ----------------------------------------------------------------"""
 

@@ -2,6 +2,7 @@
 
 import grpc.aio
 
+from qm.api.control.certificates import CertificateControl
 from qm.api.control.clients import ClientControl
 from qm.api.control.cluster import ClusterControl
 from qm.api.control.definitions import DefinitionControl
@@ -39,6 +40,7 @@ class Control:
         self._outgoing = OutgoingControl(cluster, operations, decider)
         self._peers = PeerControl(cluster, decider)
         self._directory = DirectoryControl(cluster, decider)
+        self._certificates = CertificateControl(cluster, decider)
         self._messages = MessageControl(cluster, data.bodies, returning)
         self._clients = ClientControl(cluster, decider)
         self._definitions = DefinitionControl(cluster, self._queues)
@@ -51,6 +53,7 @@ class Control:
         stubs.add_OutgoingControlServicer_to_server(self._outgoing, server)
         stubs.add_PeerControlServicer_to_server(self._peers, server)
         stubs.add_DirectoryControlServicer_to_server(self._directory, server)
+        stubs.add_CertificateControlServicer_to_server(self._certificates, server)
         stubs.add_MessageControlServicer_to_server(self._messages, server)
         stubs.add_ClientControlServicer_to_server(self._clients, server)
         stubs.add_DefinitionControlServicer_to_server(self._definitions, server)

@@ -67,6 +67,8 @@ RULES: Final[Mapping[str, Rule]] = {
     **_reads(f"{_CONTROL}.DirectoryControl", OPERATORS, "ListObjects"),
     **_reads(f"{_CONTROL}.DirectoryControl", CLIENTS, "GetQueuePath"),
     **_changes(f"{_CONTROL}.DirectoryControl", ADMINS, "PutObject", "DeleteObject"),
+    **_reads(f"{_CONTROL}.CertificateControl", CLIENTS, "List"),
+    **_changes(f"{_CONTROL}.CertificateControl", CLIENTS, "Register", "Remove"),
     **_reads(f"{_CONTROL}.MessageControl", OPERATORS, "Browse", "GetMessage", "CountClasses"),
     **_changes(f"{_CONTROL}.MessageControl", OPERATORS, "ReturnToSource"),
     **_reads(f"{_CONTROL}.ClientControl", OPERATORS, "ListClients", "ListOpens"),

@@ -11,13 +11,15 @@ from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.guid import Guid
 from qm.cli.lib.output import confirm, output_option, show_one, show_rows, yes_option
 from qm.cli.lib.pages import all_pages
+from qm.cli.people.manager import manager
+from qm.cli.people.user import user
 
 _COLUMNS = ("identifier", "name", "pathname", "label", "full_path")
 _CLASSES = (
     *("enterprise", "site", "queue_manager", "queue", "routing_link"),
     *("connected_network", "user"),
 )
-_WRITABLE = tuple(name for name in _CLASSES if name not in ("queue_manager", "queue"))
+_WRITABLE = tuple(name for name in _CLASSES if name != "queue")
 _FILTER = re.compile(r"(\w+)(==|!=|<=|>=|<|>|=)(.*)", re.DOTALL)
 _HEX = "0x"
 
@@ -176,3 +178,7 @@ def _shown(value: Any) -> Any:
     if kind == "datas":
         return [_HEX + item.hex() for item in plain.items]
     return list(plain.items) if kind == "texts" else plain
+
+
+directory.add_command(manager)
+directory.add_command(user)

@@ -1,0 +1,1 @@
+"""Nouns of who others are: the directory with its queue managers and users, and certificates."""
