@@ -123,7 +123,11 @@ class Store:
         log.on_retire(self._retire)
         for leftover in (_PINNED_FOLDER, _AUDIT_FOLDER):
             shutil.rmtree(path / leftover, ignore_errors=True)
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            self._directory.close()
+            raise
 
     def _open(self) -> None:
         """Open the current generation."""
@@ -159,7 +163,11 @@ class Store:
         self._kept_flushed_bytes = 0
         here = folder(self._path, self._generation)
         blobs = self._open_directory(here).subdirectory(BLOB_FOLDER)
-        self.bodies = Bodies(self._state, self._log, blobs, self.settle)
+        try:
+            self.bodies = Bodies(self._state, self._log, blobs, self.settle)
+        except OSError:
+            blobs.close()
+            raise
 
     def _refuse_newer(self) -> None:
         version = View.of(self._state).counters().apply_version
@@ -487,6 +495,7 @@ class Store:
         if self._is_open:
             self.bodies.close()
             self._close_state()
+        self._directory.close()
 
     def _close_state(self) -> None:
         self._is_open = False

@@ -85,7 +85,13 @@ class DiskFile(File):
 
 
 class DiskDirectory(DirectoryTree):
-    """A folder, created if absent. Implements `raft.log.files.DirectoryTree`."""
+    """A folder, created if absent. Implements `raft.log.files.DirectoryTree`.
+
+    Its descriptor is opened before the first change of names and kept: a sync that had to open the
+    folder would end the process when there are too many open files.
+    """
+
+    _fd = -1
 
     def __init__(self, path: Path) -> None:
         """Create the folder if it is absent. Raises OSError."""
@@ -96,6 +102,8 @@ class DiskDirectory(DirectoryTree):
 
     @override
     def open(self, name: str, *, create: bool = False) -> DiskFile:
+        if create:
+            self._descriptor()
         return DiskFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
 
     @override
@@ -105,10 +113,12 @@ class DiskDirectory(DirectoryTree):
 
     @override
     def rename(self, old: str, new: str) -> None:
+        self._descriptor()
         (self._path / old).rename(self._path / new)
 
     @override
     def unlink(self, name: str) -> None:
+        self._descriptor()
         (self._path / name).unlink()
 
     @override
@@ -122,6 +132,7 @@ class DiskDirectory(DirectoryTree):
 
     @override
     def remove_tree(self, name: str) -> None:
+        self._descriptor()
         shutil.rmtree(self._path / name)
 
     @override
@@ -133,7 +144,25 @@ class DiskDirectory(DirectoryTree):
 
     @override
     def sync(self) -> None:
-        _sync_directory(self._path)
+        _sync_descriptor(self._descriptor(), self._path)
+
+    def _descriptor(self) -> int:
+        """Return the descriptor of the folder as it is now. Raises OSError."""
+        found = self._path.stat()
+        if self._fd >= 0 and os.path.samestat(found, os.fstat(self._fd)):
+            return self._fd
+        fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.close()
+        self._fd = fd
+        return fd
+
+    @override
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
 
     @override
     def free_bytes(self) -> int:
@@ -198,8 +227,13 @@ def _sync_path(path: Path, flags: int) -> None:
     """Make a file or a folder durable. Raises FatalDiskError."""
     fd = os.open(path, flags | os.O_CLOEXEC)
     try:
+        _sync_descriptor(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _sync_descriptor(fd: int, path: Path) -> None:
+    try:
         os.fsync(fd)
     except OSError as error:
         raise FatalDiskError(f"{path} cannot be synced: {error}") from error
-    finally:
-        os.close(fd)

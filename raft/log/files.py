@@ -103,6 +103,9 @@ class Directory(Protocol):
     def free_bytes(self) -> int:
         """Return the space that this process can still use."""
 
+    def close(self) -> None:
+        """Give back what is kept for `sync`. The folder can be used again."""
+
 
 class DirectoryTree(Directory, Protocol):
     """A folder with subfolders that are created and removed as a whole."""

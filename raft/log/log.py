@@ -142,6 +142,7 @@ class Log(LogReader):
             found = recover(directory, incarnations, config.group)
         except (OSError, LogDamaged):
             spares.close()
+            directory.close()
             raise
         log = cls(directory, config, spares, found)
         try:
@@ -561,6 +562,7 @@ class Log(LogReader):
         for segment in [*self._contents.segments, *(segment for _, segment in self._retired)]:
             segment.file.close()
         self._spares.close()
+        self._directory.close()
 
 
 def _is_marked(segments: Sequence[Segment]) -> bool:

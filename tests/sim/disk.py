@@ -304,6 +304,9 @@ class SimDirectory:
         if dies:
             raise ProcessDied("after the sync of a folder")
 
+    def close(self) -> None:
+        """Nothing is kept open."""
+
     def free_bytes(self) -> int:
         return max(0, self.disk.capacity_bytes - self.disk.used_bytes())
 

@@ -457,3 +457,4 @@ class Blobs:
         for file in self._files.values():
             file.close()
         self._files.clear()
+        self._directory.close()

@@ -190,6 +190,10 @@ class FullDirectory:
         """Forward to the folder."""
         self._inner.sync()
 
+    def close(self) -> None:
+        """Forward to the folder."""
+        self._inner.close()
+
     def free_bytes(self) -> int:
         """Return nothing when full."""
         return 0 if self.full[0] or self._short[0] else self._inner.free_bytes()

@@ -16,7 +16,9 @@ from qm.store import store as store_module
 from qm.store.bodies import blobs as blobs_module
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.database import Database, DatabaseFull
+from qm.store.replay import _RecentEntries as RecentEntries
 from qm.store.snapshot import unpack
+from qm.store.store import Store
 from raft.log.disk import DiskDirectory
 from raft.log.files import FatalDiskError
 from raft.log.segment import is_disk_full
@@ -324,3 +326,23 @@ def test_a_picture_that_finds_no_space_leaves_nothing_behind(
     assert node.log.first_index() > first, "nothing holds the log"
     node.store.pin().close()
     node.close()
+
+
+def test_a_store_that_cannot_be_opened_keeps_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node tries again every second while its disk is full."""
+    node = Node(tmp_path)
+    node.store.close()
+
+    def full(*_: object, **__: object) -> Database:
+        raise DatabaseFull("No space left on device")
+
+    monkeypatch.setattr(store_module, "open_database", full)
+    before, errors = len(os.listdir("/proc/self/fd")), []
+    for number in range(2, 5):
+        (tmp_path / "store" / f"g-{number:08}").mkdir()  # is removed, which opens the folder
+        with pytest.raises(DatabaseFull) as caught:
+            Store(tmp_path / "store", RecentEntries())
+        errors.append(caught)  # and with it what the tries held
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -254,6 +254,9 @@ class FaultyDirectory:
         while len(self._history) > 1 and self._history[1][0] not in self._disk.missed:
             del self._history[0]
 
+    def close(self) -> None:
+        """Nothing is kept open."""
+
     def free_bytes(self) -> int:
         """See `Directory.free_bytes`."""
         return self._disk.capacity_bytes - self._disk.used_bytes()

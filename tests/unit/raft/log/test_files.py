@@ -1,7 +1,10 @@
 """The rules of `raft.log.files`, held by the real disk, the tests' own and the simulator's."""
 
 import errno
-from collections.abc import Callable
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -9,6 +12,7 @@ import pytest
 
 from raft.log.disk import BUFFERS_PER_CALL, DiskDirectory, ReadOnlyDirectory
 from raft.log.files import Directory, FatalDiskError
+from raft.log.segment import may_pass
 from tests.sim.disk import SimDisk
 from tests.unit.raft.log.faults import Disk, Loss, Stopped
 
@@ -149,8 +153,6 @@ def test_real_disk_takes_no_short_write_for_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal or a nearly full disk may cut a write, and a read, short."""
-    import os
-
     pwrite, pwritev, pread = os.pwrite, os.pwritev, os.pread
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:3], at))
     monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: pwritev(fd, [b"".join(parts)[:5]], at))
@@ -164,8 +166,6 @@ def test_real_disk_takes_no_short_write_for_a_whole_one(
 def test_real_disk_reports_a_failed_sync_as_fatal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
     def fail(fd: int) -> None:
         raise OSError(errno.ENOSPC, "delayed allocation failed")
 
@@ -177,6 +177,54 @@ def test_real_disk_reports_a_failed_sync_as_fatal(
         with pytest.raises(FatalDiskError) as caught:
             sync()
         assert caught.value.errno == errno.EIO
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process open no more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_real_folder_is_synced_without_a_further_descriptor(tmp_path: Path) -> None:
+    """Too many open files must not end the process: what can wait waits, what was begun ends."""
+    directory = DiskDirectory(tmp_path)
+    directory.open("a", create=True).close()
+    with no_descriptors():
+        directory.rename("a", "b")
+        directory.sync()
+        fresh = DiskDirectory(tmp_path)
+        with pytest.raises(OSError, match="Too many open files") as caught:
+            fresh.unlink("b")
+        assert may_pass(caught.value)
+    assert directory.names() == ["b"]
+
+
+def test_a_real_folder_that_was_replaced_is_synced_as_it_is_now(tmp_path: Path) -> None:
+    """The names in the old one are nobody's."""
+    directory = DiskDirectory(tmp_path / "folder")
+    directory.open("a", create=True).close()
+    (tmp_path / "folder").rename(tmp_path / "old")
+    (tmp_path / "folder").mkdir()
+    synced = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+        directory.sync()
+    assert synced == [(tmp_path / "folder").stat().st_ino]
+
+
+def test_a_real_folder_keeps_no_descriptor_when_it_is_let_go(tmp_path: Path) -> None:
+    """Snapshots come and go."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        DiskDirectory(tmp_path).open("a", create=True).close()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def write(disk: Disk) -> Disk:
