@@ -102,8 +102,9 @@ class ApiServer:
         self._config = config
         self._credentials = None if identity is None else identity.server_credentials()
         self._gate = CallGate(metrics, events, identity)
-        self._data = Data(cluster, metrics)
-        self._control = Control(cluster, membership, operations, events, self._data)
+        self.data: Final = Data(cluster, metrics)
+        """The data plane, whose lines of readers remote read shares."""
+        self._control = Control(cluster, membership, operations, events, self.data)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
         self._is_stopped = False
@@ -113,7 +114,7 @@ class ApiServer:
         server = grpc.aio.server(
             interceptors=(self._gate,), options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
         )
-        data_pb2_grpc.add_DataServicer_to_server(self._data, server)
+        data_pb2_grpc.add_DataServicer_to_server(self.data, server)
         self._control.register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         files = (data_pb2.DESCRIPTOR, control_pb2.DESCRIPTOR)
@@ -145,7 +146,7 @@ class ApiServer:
             return
         self._is_stopped = True
         await self.set_serving(is_serving=False)
-        self._data.stop()
+        self.data.stop()
         if self._server is not None:
             await self._server.stop(grace_s)
-        await self._data.close()
+        await self.data.close()

@@ -117,7 +117,9 @@ class Service:
         self.scrubber: Final = self._new_scrubber(PeerCopies(channels, self.members.others))
         self.operations: Final = self._new_operations(channels)
         self.api: Final = self._new_api_server(tls)
-        self.windows: Final = WindowsEndpoint(config, self.replicated, metrics, platform.bind)
+        self.windows: Final = WindowsEndpoint(
+            config, self.replicated, self.api.data, metrics, platform.bind
+        )
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = self._new_archiving() if config.archive.url else None
         self._descriptors = Descriptors(metrics)

@@ -201,6 +201,14 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_rpc_calls_total", _COUNTER, "RPC calls that ended",
         ("interface", "method", "result"),
     ),
+    Metric(
+        "quorate_remote_reads_total", _COUNTER, "Remote reads that ended",
+        ("result",), (), ("received", "peeked", "none"),
+    ),
+    Metric(
+        "quorate_remote_reads_returned_total", _COUNTER,
+        "Messages lent to remote readers that went back to their queue", ("cause",),
+    ),
     Metric("quorate_rpc_refused_total", _COUNTER, "RPC clients and calls refused", ("reason",)),
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
     Metric("quorate_client_sessions", _GAUGE, "Client sessions, open or remembered for repeats"),

@@ -16,9 +16,11 @@ from qm.rpc.association.groups import Associations
 from qm.rpc.endpoint_mapper import MAPPER, EndpointMapper, Registration
 from qm.rpc.interface import Interface
 from qm.rpc.mgmt import MGMT, Mgmt
+from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.security.provider import Providers
 from qm.rpc.server.ports import Port, RpcPorts
 from qm.rpc.server.rpc_metrics import RpcMetrics
+from qm.wire.guid import Guid
 
 
 class RpcSettings(msgspec.Struct, frozen=True):
@@ -32,6 +34,18 @@ class RpcSettings(msgspec.Struct, frozen=True):
     """Of remote read and remote management."""
 
 
+class RpcAccess(msgspec.Struct, frozen=True):
+    """Who may call what, where it is not as the interfaces have it."""
+
+    levels: Mapping[Guid, AuthLevel] = {}
+    """Least protection, by interface."""
+    anonymous: frozenset[Guid] = frozenset()
+    """Interfaces that may be called without logging on."""
+
+
+AS_DECLARED: Final = RpcAccess()
+
+
 class RpcEndpoint:
     """All RPC ports of a node. Create, start and stop it in the node's event loop."""
 
@@ -41,6 +55,7 @@ class RpcEndpoint:
         implementations: Mapping[Interface, object],
         providers: Providers,
         metrics: Metrics,
+        access: RpcAccess = AS_DECLARED,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
         """`implementations`: of the interfaces that stand on `settings.port`."""
@@ -52,8 +67,8 @@ class RpcEndpoint:
         self._ports = RpcPorts(
             settings.addresses,
             [
-                _port(settings.mapper_port, mapper, providers, associations),
-                _port(settings.port, implementations, providers, associations),
+                _port(settings.mapper_port, mapper, providers, associations, access),
+                _port(settings.port, implementations, providers, associations, access),
             ],
             RpcMetrics(metrics, asyncio.get_running_loop().time),
             bind,
@@ -82,11 +97,16 @@ def _port(
     implementations: Mapping[Interface, object],
     providers: Providers,
     associations: Associations,
+    access: RpcAccess,
 ) -> Port:
     interfaces = [*implementations, MGMT]
     objects = {one.syntax.uuid: each for one, each in implementations.items()}
     objects[MGMT.syntax.uuid] = Mgmt(partial(list, interfaces))
     served = Served(
-        {(one.syntax.uuid, one.syntax.major): one for one in interfaces}, providers, associations
+        {(one.syntax.uuid, one.syntax.major): one for one in interfaces},
+        providers,
+        associations,
+        access.levels,
+        access.anonymous,
     )
     return Port(number, served, objects)

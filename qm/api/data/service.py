@@ -30,23 +30,23 @@ class Data(data_pb2_grpc.DataServicer):
         self.applied = AppliedWatch(cluster)
         self.proposer = Proposer(cluster)
         self.bodies = Bodies(cluster, self.applied)
-        self._waits = Waits(cluster, metrics)
-        self._sessions = Sessions(cluster, self.proposer)
-        self._handles = Handles(cluster, self.proposer, self._sessions, self._waits)
-        self._sending = Sending(cluster, self.proposer, self._sessions)
+        self.waits = Waits(cluster, metrics)
+        self.sessions = Sessions(cluster, self.proposer)
+        self._handles = Handles(cluster, self.proposer, self.sessions, self.waits)
+        self._sending = Sending(cluster, self.proposer, self.sessions)
         self._receiving = Receiving(
-            self.proposer, self._sessions, self._handles, self._waits, self.bodies
+            self.proposer, self.sessions, self._handles, self.waits, self.bodies
         )
-        self._peeking = Peeking(cluster, self._sessions, self._handles, self._waits, self.bodies)
+        self._peeking = Peeking(cluster, self.sessions, self._handles, self.waits, self.bodies)
         self._streaming = Streaming(
-            cluster, self.proposer, self._sessions, self._handles, self._waits, self.bodies
+            cluster, self.proposer, self.sessions, self._handles, self.waits, self.bodies
         )
-        self._transacting = Transacting(cluster, self.proposer, self._sessions)
+        self._transacting = Transacting(cluster, self.proposer, self.sessions)
 
     def stop(self) -> None:
         """End waits and streams; their clients continue at another node."""
-        self._waits.stop()
-        self._sessions.stop()
+        self.waits.stop()
+        self.sessions.stop()
 
     async def close(self) -> None:
         """Finish; there are no more calls."""
@@ -59,25 +59,25 @@ class Data(data_pb2_grpc.DataServicer):
     async def OpenSession(
         self, request: pb.OpenSessionRequest, context: Context
     ) -> pb.OpenSessionReply:
-        return await self._sessions.open(request, caller(), host_of(context.peer()))
+        return await self.sessions.open(request, caller(), host_of(context.peer()))
 
     @override
     async def RenewSession(
         self, request: pb.RenewSessionRequest, context: Context
     ) -> pb.RenewSessionReply:
-        await self._sessions.renew(request.client_id, request.lease_ms, caller())
+        await self.sessions.renew(request.client_id, request.lease_ms, caller())
         return pb.RenewSessionReply()
 
     @override
     async def CloseSession(
         self, request: pb.CloseSessionRequest, context: Context
     ) -> pb.CloseSessionReply:
-        await self._sessions.close(request.client_id, caller())
+        await self.sessions.close(request.client_id, caller())
         return pb.CloseSessionReply()
 
     @override
     async def Confirm(self, request: pb.ConfirmRequest, context: Context) -> pb.ConfirmReply:
-        await self._sessions.confirm(request.client_id, request.confirmed_upto, caller())
+        await self.sessions.confirm(request.client_id, request.confirmed_upto, caller())
         return pb.ConfirmReply()
 
     # Queues ------------------------------------------------------------------------------

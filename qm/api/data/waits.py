@@ -128,6 +128,8 @@ class Waits(ClusterListener):
         self._cluster = cluster
         self._gauge = metrics.gauge("quorate_waiting_readers")
         self._lines: dict[int, _Line] = {}
+        self._peeks: dict[int, _Line] = {}
+        """Those of a line that take nothing: an arrival is for all of them."""
         self._count = 0
         self._by_client: Counter[str] = Counter()
         self._by_principal: Counter[str] = Counter()
@@ -153,6 +155,8 @@ class Waits(ClusterListener):
                 " wait at this node: ask another node, or wait with fewer",
             )
         self._lines.setdefault(queue_id, {})[reader] = None
+        if not reader.is_destructive:
+            self._peeks.setdefault(queue_id, {})[reader] = None
         reader.is_closed = self._is_stopped
         self._count += 1
         self._by_client[reader.client_id] += 1
@@ -165,6 +169,10 @@ class Waits(ClusterListener):
         """Remove a reader from its line; its call passes to those behind it."""
         line = self._lines[queue_id]
         del line[reader]
+        if not reader.is_destructive:
+            del self._peeks[queue_id][reader]
+            if not self._peeks[queue_id]:
+                del self._peeks[queue_id]
         self._count -= 1
         self._gauge.set(self._count)
         for counts, key in (
@@ -225,13 +233,17 @@ class Waits(ClusterListener):
         return 0 if queue is None else queue.count() - sum(queue.locked)
 
     def _call(self, queue_id: int, line: _Line) -> None:
-        """Call the first readers, as many as there are messages."""
+        """Call the first readers, as many as there are messages, and all that only look."""
         left = self.available(queue_id)
+        if left <= 0:
+            return
+        for reader in list(self._peeks.get(queue_id, ())):
+            reader.call()
         for reader in list(line):
             if left <= 0:
                 return
-            reader.call()
             if reader.is_destructive:
+                reader.call()
                 left -= reader.wanted
 
     @override

@@ -8,11 +8,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from qm.api.data.service import Data
 from qm.cluster.cluster import Cluster
 from qm.edge.tcp.listeners import bind
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
-from qm.rpc.endpoint import RpcEndpoint, RpcSettings
+from qm.rpc.endpoint import RpcAccess, RpcEndpoint, RpcSettings
+from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.remote_read.interface import REMOTE_READ
+from qm.rpc.remote_read.service import ReadPorts, RemoteRead
 from qm.rpc.security.accounts import Logons
 from qm.rpc.security.ntlm import NtlmTarget
 from qm.rpc.security.providers import OfferedProviders
@@ -33,11 +37,14 @@ class WindowsEndpoint:
         self,
         config: NodeConfig,
         cluster: Cluster,
+        data: Data,
         metrics: Metrics,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
         self._config = config
         self._cluster = cluster
+        ports = ReadPorts(cluster, data.proposer, data.sessions, data.waits, data.bodies)
+        self._remote_read = RemoteRead(ports, metrics, self._port)
         self._metrics = metrics
         self._bind = bind
         self.rpc: RpcEndpoint | None = None
@@ -55,9 +62,20 @@ class WindowsEndpoint:
             secrets.token_bytes,
             lambda: time.time_ns() // _NS_PER_TICK + _FILETIME_OF_EPOCH,
         )
-        endpoint = RpcEndpoint(settings, {}, providers, self._metrics, self._bind)
+        level = AuthLevel.INTEGRITY if rpc.level == "integrity" else AuthLevel.PRIVACY
+        access = RpcAccess(
+            {REMOTE_READ.syntax.uuid: level},
+            frozenset((REMOTE_READ.syntax.uuid,)) if rpc.anonymous_receive else frozenset(),
+        )
+        implementations = {REMOTE_READ: self._remote_read}
+        endpoint = RpcEndpoint(
+            settings, implementations, providers, self._metrics, access, self._bind
+        )
         await endpoint.start()
         self.rpc = endpoint
+
+    def _port(self) -> int:
+        return 0 if self.rpc is None else port_of(self._config)
 
     def _target(self) -> NtlmTarget:
         """Return who this cluster says it is; before its birth, this node's name."""
@@ -80,6 +98,7 @@ class WindowsEndpoint:
         if self.rpc is not None:
             endpoint, self.rpc = self.rpc, None
             await endpoint.stop()
+            await self._remote_read.stop()
 
 
 def port_of(config: NodeConfig) -> int:

@@ -34,6 +34,8 @@ class Association:
         """In progress, on whichever connection."""
         self.kept: dict[str, Any] = {}
         """What an implementation keeps per association, by its name."""
+        self.at_end: list[Callable[[], None]] = []
+        """Called after its handles are run down."""
         self._random_bytes = random_bytes
         self._handles: dict[bytes, tuple[Interface, HeldObject]] = {}
 
@@ -57,6 +59,11 @@ class Association:
             raise Fault(FaultStatus.CONTEXT_MISMATCH)
         return found[1]
 
+    def held(self, interface: Interface) -> list[HeldObject]:
+        """Return what all handles of an interface stand for."""
+        syntax = interface.syntax
+        return [held for one, held in self._handles.values() if one.syntax == syntax]
+
     def close(self, interface: Interface, raw: bytes) -> HeldObject:
         """Forget a handle; return what it stood for. Raises Fault."""
         held = self.find(interface, raw)
@@ -68,6 +75,8 @@ class Association:
         handles, self._handles = self._handles, {}
         for _, held in handles.values():
             held.run_down()
+        for each in self.at_end:
+            each()
 
 
 class Associations:

@@ -127,7 +127,7 @@ async def world() -> AsyncIterator[World]:
     probe = Probe()
     # Two different numbers that stand for "any free port": listeners take 0 for both.
     endpoint = RpcEndpoint(
-        RpcSettings(("127.0.0.1",), 0, 1), {PROBE: probe}, providers, metrics, bind_free
+        RpcSettings(("127.0.0.1",), 0, 1), {PROBE: probe}, providers, metrics, bind=bind_free
     )
     await endpoint.start()
     found = World(endpoint, probe, metrics)

@@ -1,0 +1,1 @@
+"""Remote read [MS-MQRR]: programs on Windows read from this cluster's queues."""
