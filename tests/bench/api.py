@@ -9,6 +9,8 @@ receive_msgs_per_s              one stream at the leader, credit 512, ranges con
 receive_cpu_us_per_msg
 receive_follower_msgs_per_s     the same through a follower
 receive_committed_msgs_per_s    each confirmation committed before the next credit
+scrub_mib_per_s                 read back and checked by the slowest node, which reads nothing else
+send_while_scrubbed_ratio       sends, by those before, while all nodes read back without a rest
 wait_p50_ms, wait_p99_ms        from a Send's call to the answer of the Receive that waited for it
 """
 
@@ -43,6 +45,7 @@ BODY = bytes(PACKET_BYTES - 188)
 QUEUE = ".\\private$\\bench"
 FORMAT_NAME = "DIRECT=OS:QUORATE\\private$\\bench"
 MESSAGE_MAX_BYTES = 16 << 20
+LOOK_EVERY_S = 0.02
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -143,6 +146,40 @@ async def wait_for_each(sender: Session, receiver: Session, count: int) -> list[
     return sorted(taken)
 
 
+async def scrubbed(cluster: Any) -> float:
+    """Have every node read back what it stores; return the MiB a second of the slowest."""
+    begun = await cluster.StartScrub(control_pb2.ScrubRequest())
+    waiting = {node.node: node.rounds for node in begun.nodes}
+    sizes = {node.node: node.live_bytes for node in begun.nodes}
+    rates: list[float] = []
+    began = time.perf_counter()
+    while waiting:
+        await asyncio.sleep(LOOK_EVERY_S)
+        for node in (await cluster.GetScrub(control_pb2.ScrubRequest())).nodes:
+            if node.rounds > waiting.get(node.node, node.rounds):
+                del waiting[node.node]
+                rates.append(sizes[node.node] / (time.perf_counter() - began) / (1 << 20))
+    return min(rates)
+
+
+async def keep_scrubbing(cluster: Any) -> None:
+    while True:
+        await scrubbed(cluster)
+
+
+async def send_beside(work: Any, channel: grpc.aio.Channel, name: str, count: int) -> float:
+    """Return messages a second of a load beside which other work runs."""
+    beside = asyncio.create_task(work)
+    began = time.perf_counter()
+    await asyncio.gather(
+        *(fill(Session(channel, f"{name}-s{k}"), count // SESSIONS) for k in range(SESSIONS))
+    )
+    took = time.perf_counter() - began
+    beside.cancel()
+    await asyncio.gather(beside, return_exceptions=True)
+    return count / took
+
+
 async def measure(folder: Path, messages: int) -> dict[str, float]:
     async with dev_cluster(folder) as (layout, nodes):
         leader = await leader_of(nodes)
@@ -185,6 +222,12 @@ async def measure(folder: Path, messages: int) -> dict[str, float]:
                 if name == "receive":
                     used = cpu_s(layout, nodes) - before
                     found["receive_cpu_us_per_msg"] = used / messages * 1e6
+            cluster: Any = control_pb2_grpc.ClusterControlStub(here)
+            found["scrub_mib_per_s"] = await scrubbed(cluster)
+            alone = await send_beside(asyncio.sleep(0), here, "alone", messages)
+            beside = await send_beside(keep_scrubbing(cluster), here, "scrubbed", messages)
+            found["send_while_scrubbed_ratio"] = beside / alone
+            await drain(Session(here, "emptied"), 2 * messages, commits=False)
             times = await wait_for_each(Session(there, "wait-s"), Session(here, "wait-r"), WAITS)
             found["wait_p50_ms"] = statistics.median(times)
             found["wait_p99_ms"] = times[int(len(times) * 0.99)]
