@@ -23,6 +23,7 @@ from typing_extensions import override
 from raft.pb.peer_pb2 import SnapshotPart, SnapshotProgress
 from raft.transport.metrics import Every
 from raft.transport.peer import Stream
+from raft.transport.refusal import refuse
 from raft.transport.snapshot_stream import SnapshotCall, SnapshotService, receive_snapshot
 from raft.transport.stream_transport import StreamTransport
 from raft.transport.tls import TlsFiles, TlsIdentity, peer_certificate
@@ -282,8 +283,7 @@ class GrpcTransport(StreamTransport):
         if self._refusals.is_due():
             text = "refused a call of %.80r from %s: %s"
             logger.warning(text, sender, context.peer(), reason)
-        await context.abort(code, reason)
-        raise AssertionError("abort raises")
+        await refuse(context, code, reason)
 
 
 def _reader(call: Any) -> Callable[[], Awaitable[Any]]:

@@ -410,4 +410,11 @@ async def _decoded_stream(bodies: AsyncIterator[bytes], decode: Decode) -> Async
 
 async def _abort(context: Context, status: status_pb2.Status) -> NoReturn:
     rich: Any = rpc_status.to_status(status)
-    await context.abort(rich.code, rich.details, rich.trailing_metadata)
+    try:
+        await context.abort(rich.code, rich.details, rich.trailing_metadata)
+    except grpc.aio.AbortError:
+        raise
+    except Exception as error:
+        # gRPC says in several ways, none of them public, that the caller is gone. It would log
+        # each with its traceback, as often as a caller likes.
+        raise asyncio.CancelledError("the caller is gone") from error

@@ -6,7 +6,7 @@ Mutual TLS: a node's certificate carries its name (DNS), which is checked here, 
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
@@ -104,9 +104,3 @@ class Channels:
         """Close all channels; calls that run end with errors."""
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close(None) for channel in channels.values()))
-
-
-async def refuse(context: Any, code: grpc.StatusCode, reason: str) -> NoReturn:
-    """End a call with an error."""
-    await context.abort(code, reason)
-    raise AssertionError("abort raises")

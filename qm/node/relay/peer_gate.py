@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError
 from typing_extensions import override
 
 from qm.api.gate.receiving import NoRequest, Receiving
-from qm.node.relay.channels import refuse
 from qm.node.relay.roster import Roster
 from qm.pb import relay_pb2
+from raft.transport.refusal import refuse
 from raft.transport.tls import PeerCertificate, TlsIdentity, peer_certificate
 
 logger = logging.getLogger(__name__)

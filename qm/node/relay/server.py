@@ -18,7 +18,7 @@ from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import ChangeRefused
 from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
 from qm.model.values.effects import Outcome
-from qm.node.relay.channels import SERVER_OPTIONS, refuse
+from qm.node.relay.channels import SERVER_OPTIONS
 from qm.node.relay.copies import Copies
 from qm.node.relay.edge_stream import BROKEN
 from qm.node.relay.forwarding import NotTaken
@@ -33,6 +33,7 @@ from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
 from qm.store.codec import Inspected, UnknownCommand, inspect_foreign
 from raft.cancellation import raise_if_cancelled
+from raft.transport.refusal import refuse
 from raft.transport.tls import TlsIdentity, peer_certificate
 
 logger = logging.getLogger(__name__)
