@@ -186,10 +186,13 @@ class OutgoingTable:
         self._rebuild()
 
     def session_acked(self, released: list[int], retained: list[int]) -> list[int]:
-        """Apply `AcksReceived`; return the tokens whose entries this ends, in order."""
+        """Apply `AcksReceived`; return the tokens whose entries this ends, in order, each once.
+
+        A session that has sent an entry twice acknowledges both at once.
+        """
         state = self._state
-        ended = [token for token in released if token in state]
-        for token in retained:
+        ended = [token for token in dict.fromkeys(released) if token in state]
+        for token in dict.fromkeys(retained):
             attributes = state.get(token)
             if attributes is None:
                 continue
