@@ -29,10 +29,19 @@ from tests.hostile.msmq import (
     slow_readers,
     tiny_missing,
 )
-from tests.hostile.victim import Attack, Victim
+from tests.hostile.victim import Attack, Count, Victim
 from tests.hostile.web import fuzz_http
 
+
+async def nothing(victim: Victim, chance: Random, count: Count) -> None:
+    """Leave the cluster and its senders alone: what the machine itself costs them."""
+    del victim, chance
+    count(1)
+    await asyncio.Event().wait()
+
+
 CLASSES: dict[str, tuple[Attack, ...]] = {
+    "nothing": (nothing,),
     "fuzz_1801": (fuzz_1801,),
     "fuzz_grpc": (fuzz_grpc,),
     "fuzz_http": (fuzz_http,),
