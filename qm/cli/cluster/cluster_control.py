@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.names import complete_nodes
 from qm.cli.lib.output import confirm, output_option, show_one, show_rows, yes_option
 
@@ -47,7 +47,7 @@ def members(connection: Connection, output: str) -> None:
     help="A member; default: the one closest to the leader's log.",
 )
 @output_option
-@connected
+@changing
 def transfer(connection: Connection, to: str, output: str) -> None:
     """Hand leadership over; clients lose nothing."""
     from qm.pb import control_pb2
@@ -65,7 +65,7 @@ def transfer(connection: Connection, to: str, output: str) -> None:
 @click.argument("node", shell_complete=complete_nodes)
 @yes_option
 @output_option
-@connected
+@changing
 def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
     """Make NODE accept no new sessions and hand over leadership, before it is stopped."""
     confirm(f"Drain {node}?", yes=yes)
@@ -75,7 +75,7 @@ def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
 @click.command()
 @click.argument("node", shell_complete=complete_nodes)
 @output_option
-@connected
+@changing
 def undrain(connection: Connection, node: str, output: str) -> None:
     """Make NODE serve again."""
     show_one(_drained(connection, node, "Undrain"), output)
@@ -126,7 +126,7 @@ def can_stop(connection: Connection, node: str, output: str) -> None:
 @click.argument("node", shell_complete=complete_nodes)
 @click.option("--host", required=True, help="Host under which the other nodes reach it.")
 @output_option
-@connected
+@changing
 def add(connection: Connection, node: str, host: str, output: str) -> None:
     """Add NODE as a learner, before `qm node join` is run there."""
     from qm.pb import control_pb2
@@ -140,7 +140,7 @@ def add(connection: Connection, node: str, host: str, output: str) -> None:
 @click.argument("node", shell_complete=complete_nodes)
 @yes_option
 @output_option
-@connected
+@changing
 def remove(connection: Connection, node: str, yes: bool, output: str) -> None:
     """Remove NODE from the cluster for good."""
     from qm.pb import control_pb2
@@ -152,7 +152,7 @@ def remove(connection: Connection, node: str, yes: bool, output: str) -> None:
 @click.command()
 @click.argument("node", shell_complete=complete_nodes)
 @output_option
-@connected
+@changing
 def promote(connection: Connection, node: str, output: str) -> None:
     """Make NODE, a learner, a voter."""
     from qm.pb import control_pb2
@@ -165,7 +165,7 @@ def promote(connection: Connection, node: str, output: str) -> None:
 @click.option("--host", default="", help="Default: its previous host.")
 @yes_option
 @output_option
-@connected
+@changing
 def replace(connection: Connection, node: str, host: str, yes: bool, output: str) -> None:
     """Let NODE return after it lost its disk: its old identity is removed."""
     from qm.pb import control_pb2

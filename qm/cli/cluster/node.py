@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing
 from qm.cli.lib.output import output_option, show_rows
 
 CONFIG_OPTION = click.option(
@@ -101,7 +101,7 @@ def prestop(path: Path, drain_s: int) -> None:
 )
 @click.option("--node", "names", multiple=True, help="A member, instead of all; repeatable.")
 @output_option
-@connected
+@changing
 def loglevel(
     connection: Connection,
     level: str,

@@ -16,6 +16,8 @@ VT_BSTR: Final = 8
 VT_LPSTR: Final = 30
 VT_BYTES: Final = 0x2011
 
+BODY_MAX_BYTES: Final = 4 << 20
+"""No packet is longer."""
 FORMS: Final = ("text", "utf16", "xml", "hex")
 """text: UTF-8; utf16: as COM applications exchange; xml: as .NET applications exchange; hex:
 bytes.
@@ -23,17 +25,58 @@ bytes.
 _XML_HEAD: Final = '<?xml version="1.0"?>\r\n'
 
 
-def read_body(text: str | None, file: str | None, form: str) -> tuple[bytes, int]:
-    """Return bytes and VARTYPE of a body given as text or as a file ("-": standard input)."""
+def read_body(text: str | None, file: str | None, form: str | None) -> tuple[bytes, int]:
+    """Return bytes and VARTYPE of a body given as text or as a file ("-": standard input). A file's
+    bytes are taken as they are unless a form is given.
+    """
     if (text is None) == (file is None):
         raise click.UsageError("give the body either with --body or with --file")
     if file is not None:
-        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        if form == "hex":
+        raw = _bytes_of(file)
+        if form in (None, "hex"):
             return raw, VT_BYTES
-        text = raw.decode("utf-8")
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            said = f"{file} is not UTF-8 text at byte {error.start}: leave --as away for raw bytes"
+            raise click.ClickException(said) from error
     assert text is not None
-    return _WRITERS[form](text)
+    return _WRITERS[form or "text"](text)
+
+
+def _bytes_of(file: str) -> bytes:
+    try:
+        if file == "-":
+            raw = sys.stdin.buffer.read(BODY_MAX_BYTES + 1)
+        else:
+            with Path(file).open("rb") as reader:
+                raw = reader.read(BODY_MAX_BYTES + 1)
+    except OSError as error:
+        raise click.ClickException(f"{file}: {(error.strerror or str(error)).lower()}") from error
+    if len(raw) > BODY_MAX_BYTES:
+        raise click.ClickException(f"{file} is longer than a message: {BODY_MAX_BYTES} bytes")
+    return raw
+
+
+def append_nothing(file: str) -> None:
+    """Fail if a file cannot be written; what is in it stays."""
+    try:
+        with Path(file).open("ab"):
+            pass
+    except OSError as error:
+        raise click.ClickException(f"{file}: {(error.strerror or str(error)).lower()}") from error
+
+
+def write_body(body: bytes, file: str) -> None:
+    """Write a body as it is to a file, "-": standard output."""
+    try:
+        if file == "-":
+            sys.stdout.buffer.write(body)
+            sys.stdout.buffer.flush()
+        else:
+            Path(file).write_bytes(body)
+    except OSError as error:
+        raise click.ClickException(f"{file}: {(error.strerror or str(error)).lower()}") from error
 
 
 def shown_body(body: bytes, body_type: int, form: str) -> str:

@@ -17,6 +17,8 @@ import msgspec
 from click.core import ParameterSource
 
 from qm.cli.lib.contexts import Context, find_context, read_contexts
+from qm.cli.lib.output import DRY_RUN
+from qm.cli.lib.preview import Preview, Shown
 
 DEV_FOLDER: Final = ".quorate-dev"
 """Folder that `qm dev up` creates in the current one."""
@@ -43,6 +45,8 @@ class Connection(msgspec.Struct, frozen=True):
     """Name expected in the nodes' certificates instead of the endpoints' hosts."""
     connect_s: float = CONNECT_TIMEOUT_S
     """How long it may take to reach a node."""
+    is_dry: bool = False
+    """Whether only to print what would be changed."""
 
     def at(self, endpoint: str) -> "Connection":
         """Return the way to one node of the cluster."""
@@ -56,7 +60,9 @@ class Connection(msgspec.Struct, frozen=True):
             wire = Calls(self.endpoints, self.tls(), self.connect_s)
             try:
                 await wire.reach()
-                return await work(wire)
+                return await work(Preview(wire) if self.is_dry else wire)
+            except Shown:
+                sys.exit(0)
             finally:
                 await wire.close()
 
@@ -79,7 +85,8 @@ class Connection(msgspec.Struct, frozen=True):
         return exiting(lambda: asyncio.run(main()))
 
     def run_client(self, work: "Callable[[Any], Coroutine[Any, Any, _T]]") -> _T:
-        """Run a coroutine with an open `Client`."""
+        """Run a coroutine with an open `Client`, whose session is a change itself."""
+        assert not self.is_dry, "a client cannot be had without a change"
         from qm.client.client import Client
 
         async def main() -> _T:
@@ -228,6 +235,20 @@ def _connection(endpoint: str | None, context_name: str | None, files: _Files) -
         "no cluster: give --endpoint, --context, QM_ENDPOINT or QM_CONTEXT, choose one with"
         " `qm context use`, or run `qm dev up` in this folder"
     )
+
+
+def changing(command: Callable[..., _T]) -> Callable[..., _T]:
+    """Like `connected`, for a command that changes the cluster: with `--dry-run` it asks nothing,
+    and prints the first call that would change something instead of making it.
+    """
+
+    @click.option("--dry-run", "is_dry", is_flag=True, help="Only show what would be done.")
+    @functools.wraps(command)
+    def wrapped(connection: Connection, *args: Any, is_dry: bool, **options: Any) -> _T:
+        click.get_current_context().meta[DRY_RUN] = is_dry
+        return command(msgspec.structs.replace(connection, is_dry=is_dry), *args, **options)
+
+    return connected(wrapped)
 
 
 def _endpoints(given: tuple[str, ...]) -> tuple[str, ...]:

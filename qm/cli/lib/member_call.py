@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qm.cli.lib.preview import Preview
+
 if TYPE_CHECKING:
     from qm.cli.lib.connection import Connection
     from qm.client.calls import Calls
@@ -20,21 +22,22 @@ async def list_members(wire: Calls) -> list[Any]:
     return list(reply.members)
 
 
-def wire_to(connection: Connection, member: Any) -> Calls:
+def wire_to(connection: Connection, member: Any) -> Any:
     """Return a connection to one member only; the caller closes it."""
     from qm.node.config.addresses import host_and_port
 
     return wire_to_endpoint(connection, host_and_port(member.host, member.api_port))
 
 
-def wire_to_endpoint(connection: Connection, endpoint: str) -> Calls:
+def wire_to_endpoint(connection: Connection, endpoint: str) -> Any:
     """Return a connection to one of the endpoints only; the caller closes it."""
     from qm.client.calls import Calls
 
-    return Calls((endpoint,), connection.tls())
+    wire = Calls((endpoint,), connection.tls())
+    return Preview(wire) if connection.is_dry else wire
 
 
-async def wire_to_name(connection: Connection, wire: Calls, name: str) -> Calls:
+async def wire_to_name(connection: Connection, wire: Any, name: str) -> Any:
     """As `wire_to`, by name. Raises click.UsageError if the name is not a member's."""
     members = await list_members(wire)
     for member in members:

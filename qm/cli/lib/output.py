@@ -13,6 +13,8 @@ Row = Mapping[str, Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "yaml")
+DRY_RUN = "quorate.dry_run"
+"""Key in a click context's `meta`: whether the command only shows what it would do."""
 LISTED_MAX_CHARS = 32
 """Width of the first text in a list: longer ones get lines of their own."""
 
@@ -41,7 +43,7 @@ def dry_run_option(command: _Command) -> _Command:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before an action that cannot be undone; a No ends the command with exit code 1."""
-    if not yes:
+    if not yes and not click.get_current_context().meta.get(DRY_RUN):
         click.confirm(question, abort=True, err=True)
 
 

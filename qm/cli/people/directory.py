@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.guid import Guid
 from qm.cli.lib.output import confirm, output_option, show_one, show_rows, yes_option
 from qm.cli.lib.pages import all_pages
@@ -65,7 +65,7 @@ def list_objects(
 @click.argument("attributes", nargs=-1, required=True, metavar="NAME=VALUE...")
 @click.option("--identifier", type=Guid(), help="GUID of the object; without it a new one.")
 @output_option
-@connected
+@changing
 def put(
     connection: Connection,
     object_class: str,
@@ -99,7 +99,7 @@ def put(
 @click.argument("object_class", metavar="CLASS", type=click.Choice(_WRITABLE))
 @click.argument("identifier", type=Guid())
 @yes_option
-@connected
+@changing
 def delete(connection: Connection, object_class: str, identifier: bytes, yes: bool) -> None:
     """Delete the object of CLASS with IDENTIFIER, a GUID."""
     from qm.names.guid import guid_text

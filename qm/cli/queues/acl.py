@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import confirm, output_option, show_rows, yes_option
 
@@ -54,7 +54,7 @@ def get_acl(connection: Connection, queue: str, named: str, output: str) -> None
 @click.option("--owner", default="", help="A principal, or S-1-...")
 @click.option("--add", is_flag=True, help="Keep the existing entries.")
 @yes_option
-@connected
+@changing
 def set_acl(
     connection: Connection,
     entries: Sequence[str],

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.output import confirm, instant, output_option, show_rows, yes_option
 from qm.cli.lib.pages import all_pages
 
@@ -62,7 +62,7 @@ def list_opens(connection: Connection, client_id: str, output: str) -> None:
 @client.command()
 @click.argument("client_id")
 @yes_option
-@connected
+@changing
 def close(connection: Connection, client_id: str, yes: bool) -> None:
     """End the session of CLIENT_ID, whose process is gone or hangs.
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from qm.cli.lib.bodies import FORMS
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import output_option, show_rows, yes_option
 from qm.cli.queues.browse import browse, browsed_row, confirm_choice, return_chosen
@@ -56,7 +56,7 @@ def list_journal(connection: Connection, queue: str, limit: int, form: str, outp
 )
 @yes_option
 @output_option
-@connected
+@changing
 def replay(
     connection: Connection,
     queue: str,
@@ -146,7 +146,7 @@ def reasons(connection: Connection, transactional: bool, output: str) -> None:
 @_TRANSACTIONAL
 @yes_option
 @output_option
-@connected
+@changing
 def return_deadletter(
     connection: Connection,
     lookup_ids: Sequence[int],

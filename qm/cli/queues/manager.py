@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.output import attribute_shown, output_option, show_one
 
 
@@ -24,7 +24,7 @@ def show(connection: Connection, output: str) -> None:
 
 @manager.command("set")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
-@connected
+@changing
 def set_manager(connection: Connection, settings: Sequence[str]) -> None:
     """Change settings, all or none of them. `qm manager show` lists them as settable."""
 

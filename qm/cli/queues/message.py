@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.bodies import FORMS, read_body, shown_body
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.bodies import FORMS, append_nothing, read_body, shown_body, write_body
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.names import QueueName
-from qm.cli.lib.output import instant, output_option, show_rows, yes_option
+from qm.cli.lib.output import dry_run_option, instant, output_option, show_rows, yes_option
 from qm.cli.queues.browse import (
     browse,
     browsed_row,
@@ -42,8 +42,13 @@ def message() -> None:
 @message.command()
 @click.argument("queue", type=QueueName())
 @click.option("--body", help="The body as text.")
-@click.option("--file", help="A file with the body, - for standard input.")
-@click.option("--as", "form", type=click.Choice(FORMS), default="text", show_default=True)
+@click.option("--file", help="A file with the body, - for standard input; its bytes as they are.")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(FORMS),
+    help="What to make of the text.  [default: text for --body, no change for --file]",
+)
 @click.option("--label", default="")
 @click.option("--priority", type=click.IntRange(0, 7))
 @click.option("--express", is_flag=True, help="Do not request that it survives a restart.")
@@ -58,6 +63,7 @@ def message() -> None:
 @click.option("--correlation-id", metavar="HEX", default="", help="20 bytes.")
 @click.option("--tag", type=click.IntRange(0, 0xFFFF_FFFF), default=0)
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True)
+@dry_run_option
 @output_option
 @connected
 def send(
@@ -65,15 +71,20 @@ def send(
     queue: str,
     body: str | None,
     file: str | None,
-    form: str,
+    form: str | None,
     count: int,
     transactional: bool,
+    dry_run: bool,
     output: str,
     **options: Any,
 ) -> None:
     """Send a message to QUEUE, a path name or format name."""
     payload, body_type = read_body(body, file, form)
     one = _message(payload, body_type, options)
+    if dry_run:
+        what = f"{count} messages" if count > 1 else "a message"
+        click.echo(f"would send {what} of {len(payload)} bytes to {queue}", err=True)
+        return
 
     async def work(client: Any) -> list[Any]:
         for name in ("response_queue", "administration_queue"):
@@ -134,6 +145,12 @@ def _reading(command: Any) -> Any:
         ),
         click.option("--lookup-id", type=click.IntRange(1), help="Only this message."),
         click.option(
+            "--save-body",
+            "save_to",
+            metavar="FILE",
+            help="Write the body's bytes to FILE, - for standard output; one message only.",
+        ),
+        click.option(
             "--body",
             "form",
             type=click.Choice(["auto", *FORMS, "none"]),
@@ -156,6 +173,7 @@ def receive(
     count: int,
     timeout: float,
     lookup_id: int | None,
+    save_to: str | None,
     form: str,
     output: str,
 ) -> None:
@@ -163,16 +181,19 @@ def receive(
     from qm.client.queue import exactly
     from qm.client.reading import FIRST
 
+    _check_save(save_to, count)
+
     async def work(client: Any) -> list[Any]:
         opened = await client.open_queue(queue)
         selection = FIRST if lookup_id is None else exactly(lookup_id)
         found = list(await opened.receive_many(count, timeout, selection=selection))
         if lookup_id is None:
             await _fill(found, count, lambda: opened.receive_many(count - len(found), 0.0))
+        _save(found, save_to)  # before the cluster is told that it was received
         await client.close_queue(opened)
         return found
 
-    _show(connection.run_client(work), form, output)
+    _show(connection.run_client(work), form, output, is_saved=save_to is not None)
 
 
 @message.command()
@@ -187,11 +208,13 @@ def peek(
     count: int,
     timeout: float,
     lookup_id: int | None,
+    save_to: str | None,
     form: str,
     locked: bool,
     output: str,
 ) -> None:
     """Peek at messages of QUEUE. Exit code 1: there was none."""
+    _check_save(save_to, count)
     if locked:
         _show_locked(connection, queue, form, output)
         return
@@ -210,10 +233,11 @@ def peek(
 
         if lookup_id is None:
             await _fill(found, count, more)
+        _save(found, save_to)
         await client.close_queue(opened)
         return found
 
-    _show(connection.run_client(work), form, output)
+    _show(connection.run_client(work), form, output, is_saved=save_to is not None)
 
 
 @message.command()
@@ -307,7 +331,7 @@ def load(connection: Connection, queue: str, file: Path) -> None:
 )
 @yes_option
 @output_option
-@connected
+@changing
 def return_messages(
     connection: Connection,
     queue: str,
@@ -424,7 +448,26 @@ def _show_locked(connection: Connection, queue: str, form: str, output: str) -> 
         sys.exit(1)
 
 
-def _show(found: Sequence[Any], form: str, output: str) -> None:
+def _check_save(save_to: str | None, count: int) -> None:
+    """Whether a body can be written, before a message is taken for it."""
+    if save_to is None:
+        return
+    if count > 1:
+        raise click.UsageError("--save-body is for one message: leave --count away")
+    if save_to != "-":
+        append_nothing(save_to)
+
+
+def _save(found: Sequence[Any], save_to: str | None) -> None:
+    if found and save_to is not None:
+        write_body(found[0].body, save_to)
+
+
+def _show(found: Sequence[Any], form: str, output: str, *, is_saved: bool = False) -> None:
+    if is_saved and output == "table":
+        if not found:
+            sys.exit(1)
+        return
     rows = [
         {
             "lookup_id": each.lookup_identifier,

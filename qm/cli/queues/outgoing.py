@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import output_option, show_one, show_rows
 from qm.cli.lib.pages import all_pages
@@ -50,7 +50,7 @@ def show(connection: Connection, name: str, output: str) -> None:
 
 @outgoing.command()
 @click.argument("name", type=QueueName())
-@connected
+@changing
 def pause(connection: Connection, name: str) -> None:
     """Stop sending from the outgoing queue NAME."""
     _ask(connection, name, "Pause")
@@ -58,7 +58,7 @@ def pause(connection: Connection, name: str) -> None:
 
 @outgoing.command()
 @click.argument("name", type=QueueName())
-@connected
+@changing
 def resume(connection: Connection, name: str) -> None:
     """Continue sending from the outgoing queue NAME."""
     _ask(connection, name, "Resume")
@@ -66,7 +66,7 @@ def resume(connection: Connection, name: str) -> None:
 
 @outgoing.command()
 @click.argument("name", type=QueueName())
-@connected
+@changing
 def resend(connection: Connection, name: str) -> None:
     """Resend now what is waiting for an order acknowledgment."""
     _ask(connection, name, "Resend")
@@ -75,7 +75,7 @@ def resend(connection: Connection, name: str) -> None:
 @outgoing.command()
 @click.argument("name", type=QueueName())
 @click.argument("priority", type=click.IntRange(-32768, 32767))
-@connected
+@changing
 def priority(connection: Connection, name: str, priority: int) -> None:
     """Send messages of the outgoing queue NAME before others to the same host.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.guid import Guid
 from qm.cli.lib.output import confirm, instant, output_option, show_one, show_rows, yes_option
 from qm.cli.lib.pages import all_pages
@@ -70,7 +70,7 @@ def show(connection: Connection, queue_manager: bytes, output: str) -> None:
     help="Only where its GUID is bound to: the next address from which it sends counts.",
 )
 @yes_option
-@connected
+@changing
 def forget(connection: Connection, queue_manager: bytes, address_only: bool, yes: bool) -> None:
     """Forget QUEUE_MANAGER, a GUID, which is gone or has moved.
 

@@ -1,12 +1,14 @@
 """`qm queue`: the cluster's queues."""
 
+import asyncio
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.names import QueueName
 from qm.cli.lib.output import (
     attribute_shown,
@@ -21,6 +23,14 @@ from qm.cli.lib.output import (
 from qm.cli.lib.pages import all_pages
 
 _COLUMNS = ("path_name", "messages", "bytes", "transactional", "journaling", "label")
+_SUMMARY = (
+    *("path_name", "format_name", "queue_id", "kind", "type"),
+    *("messages", "bytes", "transactional", "journaling", "label"),
+)
+_DETAILED = {"oldest_s", "arrived", "removed", "locked", "opened", "quota_percent"}
+"""Columns for which every queue is asked on its own."""
+_ALL_COLUMNS = (*_SUMMARY, *sorted(_DETAILED))
+DETAILS_AT_A_TIME = 16
 KINDS = (
     "application",
     "subqueue",
@@ -73,7 +83,7 @@ def _attributes(command: Any) -> Any:
 @click.option("--if-not-exists", is_flag=True, help="Succeed if an identical one exists.")
 @_attributes
 @output_option
-@connected
+@changing
 def create(
     connection: Connection, path: str, if_not_exists: bool, output: str, **options: Any
 ) -> None:
@@ -95,12 +105,115 @@ def create(
 @queue.command("list")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Repeatable.")
 @click.option("--pattern", default="", help="Shell pattern for the path name.")
+@click.option(
+    "--columns",
+    metavar="NAME,...",
+    help=f"Of these: {', '.join(_ALL_COLUMNS)}.  [default: {','.join(_COLUMNS)}]",
+)
+@click.option("--sort", "order", metavar="NAME", help="By a column; -NAME: the highest first.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(0.2),
+    metavar="SECONDS",
+    help="Show it again and again, until interrupted.",
+)
 @output_option
 @connected
-def list_queues(connection: Connection, kinds: tuple[str, ...], pattern: str, output: str) -> None:
+def list_queues(
+    connection: Connection,
+    kinds: tuple[str, ...],
+    pattern: str,
+    columns: str | None,
+    order: str | None,
+    watch: float | None,
+    output: str,
+) -> None:
     """List queues with their message counts; application queues unless kinds are given."""
-    found = connection.run(lambda wire: queues_like(wire, pattern, kinds))
-    show_rows(map(_summary, found), _COLUMNS, output)
+    shown = _chosen_columns(columns)
+    key, is_reversed = _order(order)
+    has_details = bool(_DETAILED & {*shown, key})
+
+    async def rows(wire: Any) -> list[dict[str, Any]]:
+        found = await queues_like(wire, pattern, kinds)
+        if has_details:
+            found = await _with_details(wire, found)
+        made = [_summary(each) | (_ages(each) if has_details else {}) for each in found]
+        return (
+            sorted(made, key=lambda row: _sortable(row[key]), reverse=is_reversed) if key else made
+        )
+
+    async def work(wire: Any) -> None:
+        while True:
+            found = await rows(wire)
+            if watch is not None and output == "table":
+                click.clear()
+            show_rows(found, shown, output)
+            if watch is None:
+                return
+            await asyncio.sleep(watch)
+
+    try:
+        connection.run(work)
+    except KeyboardInterrupt:
+        return
+
+
+def _chosen_columns(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return _COLUMNS
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return tuple(map(_column, names)) or _COLUMNS
+
+
+def _column(name: str) -> str:
+    if name not in _ALL_COLUMNS:
+        raise click.UsageError(f"{name!r} is not a column; these are: {', '.join(_ALL_COLUMNS)}")
+    return name
+
+
+def _order(text: str | None) -> tuple[str, bool]:
+    return (_column(text.removeprefix("-")), text.startswith("-")) if text else ("", False)
+
+
+def _sortable(value: Any) -> Any:
+    """Nothing comes before anything; texts are compared without case."""
+    return (value is not None, value.lower() if isinstance(value, str) else value or 0)
+
+
+async def _with_details(wire: Any, found: Sequence[Any]) -> list[Any]:
+    """Ask for each queue, a few at a time; one that is gone meanwhile is left out."""
+    from qm.client.errors import MqError
+    from qm.pb import control_pb2
+
+    turns = asyncio.Semaphore(DETAILS_AT_A_TIME)
+
+    async def one(queue: Any) -> Any:
+        name = control_pb2.QueueName(queue_id=queue.queue_id)
+        async with turns:
+            try:
+                return await wire.call(
+                    lambda stubs: stubs.queues.GetQueue, control_pb2.GetQueueRequest(queue=name)
+                )
+            except MqError:
+                return None
+
+    return [queue for queue in await asyncio.gather(*map(one, found)) if queue is not None]
+
+
+def _ages(found: Any) -> dict[str, Any]:
+    statistics = found.statistics
+    has_oldest = statistics.HasField("oldest_arrival_time_s")
+    age_s = max(0, int(time.time()) - statistics.oldest_arrival_time_s) if has_oldest else None
+    used = statistics.quota_used_bytes
+    has_quota = statistics.HasField("quota_bytes") and statistics.quota_bytes > 0
+    return {
+        "oldest_s": age_s,
+        "arrived": statistics.arrival_count,
+        "removed": statistics.removal_count,
+        "locked": statistics.locked_count,
+        "opened": statistics.open_count,
+        "quota_percent": round(100 * used / statistics.quota_bytes, 1) if has_quota else None,
+    }
 
 
 @queue.command()
@@ -115,7 +228,7 @@ def show(connection: Connection, name: str, output: str) -> None:
 @queue.command("set")
 @click.argument("name", type=QueueName())
 @_attributes
-@connected
+@changing
 def set_queue(connection: Connection, name: str, **options: Any) -> None:
     """Change properties of the queue NAME in place."""
     from qm.pb import control_pb2

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.output import confirm, instant, output_option, show_rows, yes_option
 from qm.cli.lib.pages import all_pages
 
@@ -48,7 +48,7 @@ def list_transactions(connection: Connection, states: tuple[str, ...], output: s
 @transaction.command()
 @click.argument("identifier")
 @yes_option
-@connected
+@changing
 def commit(connection: Connection, identifier: str, yes: bool) -> None:
     """Commit the prepared transaction IDENTIFIER in its coordinator's place.
 
@@ -60,7 +60,7 @@ def commit(connection: Connection, identifier: str, yes: bool) -> None:
 @transaction.command()
 @click.argument("identifier")
 @yes_option
-@connected
+@changing
 def abort(connection: Connection, identifier: str, yes: bool) -> None:
     """Abort the transaction IDENTIFIER: its sends are discarded, its receives returned."""
     _resolve(connection, identifier, yes=yes, commits=False)

@@ -462,3 +462,87 @@ def test_objects_of_the_directory_are_put_listed_and_deleted(qm: Qm) -> None:
     assert found == {"path_name": "far\\PRIVATE$\\q", "machine_name": "far"}
     qm("directory", "delete", "site", made["identifier"], "--yes")
     assert qm.json("directory", "list", "site") == []
+
+
+# Manners ---------------------------------------------------------------------------------------
+
+
+def test_queues_are_listed_by_any_column_with_ages(qm: Qm, orders: str) -> None:
+    other = ".\\private$\\Bestellungen"
+    qm("queue", "create", other, "--quota", "1")
+    said = qm("queue", "create", ".\\private$\\für", exit_code=USAGE).stderr
+    assert "the queue name holds 'ü', which is not allowed there" in said
+    for queue in (orders, orders, other):
+        qm("message", "send", queue, "--body", "x")
+
+    def listed(*options: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = qm.json("queue", "list", "--pattern", "*private*", *options)
+        return rows
+
+    names = [row["path_name"].rpartition("\\")[2] for row in listed("--sort", "-messages")]
+    assert names[:2] == ["orders", "Bestellungen"]
+    (last,) = listed("--sort", "oldest_s", "--pattern", "*bestell*")
+    assert (last["opened"], last["oldest_s"] < WAIT_S, last["quota_percent"] > 0) == (0, True, True)
+    shown = qm("queue", "list", "--columns", "path_name,arrived", "--pattern", "*orders").stdout
+    assert [line.split() for line in shown.splitlines()] == [
+        ["PATH", "NAME", "ARRIVED"],
+        ["QUORATE\\private$\\orders", "2"],
+    ]
+    for wrong in (("--columns", "colour"), ("--sort", "-colour")):
+        assert "'colour' is not a column" in qm("queue", "list", *wrong, exit_code=USAGE).stderr
+    qm("queue", "delete", other, "--yes")
+
+
+def test_bodies_of_any_bytes_go_in_and_out(qm: Qm, orders: str, tmp_path: Path) -> None:
+    body = bytes(range(256)) * 4
+    given, taken = tmp_path / "body.bin", tmp_path / "out.bin"
+    given.write_bytes(body)
+    qm("message", "send", orders, "--file", str(given))
+    assert qm("message", "peek", orders, "--save-body", str(taken)).stdout == ""
+    assert taken.read_bytes() == body
+    taken.unlink()
+    qm("message", "receive", orders, "--save-body", str(tmp_path / "none" / "x"), exit_code=1)
+    qm("message", "receive", orders, "--save-body", str(taken))
+    assert taken.read_bytes() == body, "what could not be written was not taken"
+    qm("message", "receive", orders, "--save-body", str(taken), exit_code=1)
+    said = qm("message", "send", orders, "--file", str(tmp_path / "none"), exit_code=1).stderr
+    assert said == f"Error: {tmp_path / 'none'}: no such file or directory\n"
+    said = qm("message", "send", orders, "--file", str(given), "--as", "xml", exit_code=1).stderr
+    assert "is not UTF-8 text at byte 128" in said
+    qm("message", "peek", orders, "--save-body", "-", "--count", "2", exit_code=USAGE)
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(qm: Qm, orders: str) -> None:
+    def dry(*arguments: str) -> str:
+        return qm(*arguments, "--dry-run").stderr
+
+    assert "would CreateQueue" in dry("queue", "create", ".\\private$\\dry")
+    assert '"path_name": "QUORATE\\\\private$\\\\dry"' in dry("queue", "create", ".\\private$\\dry")
+    assert "would SetQueue" in dry("queue", "set", orders, "--label", "dry")
+    assert "would SetLogLevel" in dry("node", "loglevel", "debug")
+    assert "would Drain" in dry("cluster", "drain", "n1")
+    assert "would PutObject" in dry("directory", "put", "site", "name=Dry")
+    assert "would send a message of 1 bytes" in dry("message", "send", orders, "--body", "x")
+    assert qm.json("queue", "list", "--pattern", "*dry") == []
+    assert qm.json("queue", "show", orders)["label"] == ""
+    assert qm.json("directory", "list", "site", "--where", "name=Dry") == []
+    qm("message", "peek", orders, exit_code=1)
+
+
+def test_names_are_completed(qm: Qm, orders: str) -> None:
+    def completed(*words: str) -> list[str]:
+        environment = qm.environment | {
+            "_QM_COMPLETE": "zsh_complete",
+            "COMP_WORDS": " ".join(("qm", *words)),
+            "COMP_CWORD": str(len(words)),
+        }
+        result = CliRunner().invoke(main, [], env=environment, prog_name="qm")
+        return result.stdout.splitlines()[1::3]
+
+    assert ".\\private$\\orders" in completed("queue", "show", "")
+    assert completed("cluster", "drain", "") == ["n1"]
+    assert completed("drill", "run", "kill-l") == ["kill-leader"]
+    gone = {"QM_ENDPOINT": "127.0.0.1:1"}
+    qm.environment, kept = qm.environment | gone, qm.environment
+    assert completed("cluster", "drain", "") == []
+    qm.environment = kept
