@@ -175,6 +175,11 @@ def test_a_cursor_that_cannot_advance_is_no_error_of_the_call(service: MSMQServi
 def test_an_event_is_its_own_connection_point(service: MSMQService) -> None:
     event = MSMQEvent()
     assert event.EnumConnectionPoints() == [event]
+    assert event.GetConnectionPointContainer() is event
+    cookie = event.Advise(Sink())
+    event.Unadvise(cookie)
+    with fails(0x8004_0200):
+        event.Unadvise(cookie)
     for iid in (EVENTS_IID, EVENTS_IID.upper(), "{" + EVENTS_IID + "}"):
         assert event.FindConnectionPoint(iid) is event
     for iid in ("d7d6e077-dccd-11d0-aa4b-0060970debae", "", "00000000-0000-0000-0000-000000000000"):

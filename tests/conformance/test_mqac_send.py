@@ -167,6 +167,9 @@ def test_what_connectors_alone_may_put(
         message.Send(way.sender)
 
 
+BOTH = ("AuthenticationProviderType", "AuthenticationProviderName")
+
+
 @pytest.mark.spec(
     "AC-3.17.4.1.48-03", "AC-3.17.4.1.60-01", "AC-3.17.4.1.61-01", "AC-3.17.4.1.62-01",
     "AC-3.17.4.1.63-01",
@@ -183,10 +186,12 @@ def test_a_provider_has_a_type_and_a_name(way: Way, service: MSMQService) -> Non
     ):
         message = MSMQMessage(service)
         message.ConnectorTypeGuid = CONNECTOR
+        wanted = {property_name: getattr(message, property_name) for property_name in BOTH} | put
         for property_name, value in put.items():
             setattr(message, property_name, value)
-            shown = value or "" if property_name == name else value
-            assert getattr(message, property_name) == shown
+        # What was not put keeps its value.
+        shown = {property_name: getattr(message, property_name) for property_name in BOTH}
+        assert shown == wanted | {name: wanted[name] or ""}
         if is_good:
             message.Send(way.sender)
         else:

@@ -176,6 +176,19 @@ def test_a_queue_on_hold_keeps_its_state_and_does_not_retry() -> None:
     assert link.next_timer() is None
 
 
+@pytest.mark.spec("QB-3.1.5.2.3-02")
+def test_a_queue_on_hold_stays_so_while_its_session_opens() -> None:
+    link = OutgoingLink(SessionConfig())
+    connecting(link, FIRST)
+    link.pause()
+    link.connected(UTC)
+    seen = [link.state]
+    assert statuses(link) == [ConnectionStatus.IN_PROCESS]
+    link.resume(has_backlog=True)
+    seen.append(link.state)
+    assert seen == [OutgoingState.ON_HOLD, OutgoingState.WAITING]
+
+
 @pytest.mark.spec("QB-3.1.7.13-02", "QB-3.1.5.9-02")
 def test_closing_a_session_of_a_queue_on_hold_changes_no_state() -> None:
     link = opened()

@@ -381,7 +381,7 @@ def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World)
     assert [r.message_ordinal for r in client.receive(journal_open)] == [1]
 
 
-@pytest.mark.spec("DM-3.1.2.4-03", "DM-3.1.7.2.7-01", "DM-3.1.7.2.7-02", "DM-3.1.7.1.9-08")
+@pytest.mark.spec("DM-3.1.2.4-03", "DM-3.1.7.2.7-02", "DM-3.1.7.1.9-08")
 def test_time_to_be_received_ends_while_available_or_when_given_back(world: World) -> None:
     orders = world.create("orders")
     dying: dict[str, Any] = {"time_to_be_received": 10, "sent_time": NOW_MS // 1000}

@@ -613,6 +613,7 @@ def test_nothing_is_acknowledged_before_anything_was_accepted() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-1.3.5.1-01")
 def test_order_acks_go_to_where_the_peer_listens_when_it_has_no_session() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
