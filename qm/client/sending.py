@@ -18,8 +18,8 @@ _UTF16_BYTES: Final = 2
 class SendRefused(MqError):
     """One message of a run was refused, and those after it were not processed."""
 
-    def __init__(self, code: int, sent: list[Sent]) -> None:
-        super().__init__(code, status_text(code))
+    def __init__(self, code: int, sent: list[Sent], text: str = "") -> None:
+        super().__init__(code, text or status_text(code))
         self.sent = sent
         """Results of the messages before it."""
 

@@ -90,12 +90,20 @@ def send(
         for name in ("response_queue", "administration_queue"):
             if getattr(one, name):
                 setattr(one, name, client.format_name(getattr(one, name)))
+        from qm.client.sending import SendRefused
+
         sent: list[Any] = []
         if transactional:
             async with client.transaction() as transaction:
                 sent = await transaction.send(queue, *[one] * count)
         else:
-            sent = await client.send(queue, *[one] * count)
+            try:
+                sent = await client.send(queue, *[one] * count)
+            except SendRefused as error:
+                if count > 1:
+                    said = await _how_far(client.wire, queue, error, count)
+                    raise SendRefused(error.code, error.sent, said) from error
+                raise
         return sent
 
     sent = connection.run_client(work)
@@ -107,6 +115,25 @@ def send(
         for each in sent
     ]
     show_rows(rows, ("message_id", "lookup_id"), output)
+
+
+async def _how_far(wire: Any, queue: str, error: Any, count: int) -> str:
+    """Say how many messages were stored, which quota ended it, and how to go on."""
+    from qm.cli.queues.queue import get_queue
+    from qm.client.errors import ClientError
+
+    stored, left = len(error.sent), count - len(error.sent)
+    said = f"{stored} of {count} messages are stored, the next was refused: {error}"
+    try:
+        statistics = (await get_queue(wire, queue)).statistics
+    except ClientError:
+        statistics = None  # it is elsewhere, or not to be seen
+    if statistics is not None and statistics.HasField("quota_bytes"):
+        said += (
+            f"; the queue's quota is {statistics.quota_bytes} bytes, of which"
+            f" {statistics.quota_used_bytes} are used (`qm queue set '{queue}' --quota KB`)"
+        )
+    return f"{said}; to go on, send the other {left} with --count {left}"
 
 
 def _message(payload: bytes, body_type: int, options: dict[str, Any]) -> Any:

@@ -512,6 +512,19 @@ def test_bodies_of_any_bytes_go_in_and_out(qm: Qm, orders: str, tmp_path: Path) 
     qm("message", "peek", orders, "--save-body", "-", "--count", "2", exit_code=USAGE)
 
 
+def test_a_send_that_is_cut_short_says_how_far_it_came(qm: Qm) -> None:
+    small = ".\\private$\\small"
+    qm("queue", "create", small, "--quota", "2")
+    said = qm("message", "send", small, "--body", "x" * 500, "--count", "9",
+              exit_code=EXIT_REFUSED).stderr  # fmt: skip
+    stored = len(qm.json("message", "peek", small, "--count", "9"))
+    assert 0 < stored < 9
+    assert f"{stored} of 9 messages are stored, the next was refused" in said
+    assert "the queue's quota is 2048 bytes" in said
+    assert f"--count {9 - stored}" in said
+    qm("queue", "delete", small, "--yes")
+
+
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(qm: Qm, orders: str) -> None:
     def dry(*arguments: str) -> str:
         return qm(*arguments, "--dry-run").stderr
