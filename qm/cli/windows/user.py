@@ -1,18 +1,15 @@
 """`qm user`: accounts with which Windows programs log on by NTLM, in a file of each node."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from qm.rpc.security.ntlm_keys import nt_hash
-from qm.rpc.users_file import (
-    User,
-    UsersFileUnusable,
-    described,
-    read_users,
-    write_users,
-)
+if TYPE_CHECKING:  # slow to load, and not needed for --help
+    from qm.rpc.users_file import User
 
 _file_option = click.option(
     "--file",
@@ -52,6 +49,9 @@ def add(
     password: str,
 ) -> None:
     """Add an account, or replace it."""
+    from qm.rpc.security.ntlm_keys import nt_hash
+    from qm.rpc.users_file import User, described
+
     added = User(name, nt_hash(password).hex(), sid, groups, domain, not disabled)
     try:
         added.account()
@@ -73,6 +73,8 @@ def remove(name: str, path: Path) -> None:
 @_file_option
 def list_(path: Path) -> None:
     """Show accounts, without their hashes."""
+    from qm.rpc.users_file import UsersFileUnusable, described, read_users
+
     try:
         users = read_users(path)
     except UsersFileUnusable as error:
@@ -86,6 +88,8 @@ def _without(users: list[User], name: str) -> list[User]:
 
 
 def _change(path: Path, change: Callable[[list[User]], list[User]]) -> None:
+    from qm.rpc.users_file import UsersFileUnusable, read_users, write_users
+
     try:
         users = list(read_users(path)) if path.exists() else []
         write_users(path, change(users))
