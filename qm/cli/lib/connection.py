@@ -27,6 +27,7 @@ DEV_FOLDER: Final = ".quorate-dev"
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 CONNECT_TIMEOUT_S: Final = 3.0
+_OLDER: Final = "this node runs an older version, which does not offer that"
 EXIT_REFUSED: Final = 3
 EXIT_UNAVAILABLE: Final = 4
 EXIT_NOT_ALLOWED: Final = 5
@@ -106,7 +107,13 @@ class Connection(msgspec.Struct, frozen=True):
 
 def exiting(work: Callable[[], _T]) -> _T:
     """Run it; on failure print the error to stderr and exit with the documented code."""
-    from qm.client.errors import ClientError, InvalidArgument, NotAllowed, Unavailable
+    from qm.client.errors import (
+        CallFailed,
+        ClientError,
+        InvalidArgument,
+        NotAllowed,
+        Unavailable,
+    )
     from qm.names.errors import QueueNameError
 
     try:
@@ -114,11 +121,15 @@ def exiting(work: Callable[[], _T]) -> _T:
     except QueueNameError as error:
         raise click.UsageError(str(error)) from error
     except InvalidArgument as error:
-        raise click.UsageError(str(error)) from error
+        # The field is the request's, which the caller did not write.
+        raise click.UsageError(str(error).removeprefix(f"{error.field}: ")) from error
     except Unavailable as error:
         _fail(error, EXIT_UNAVAILABLE)
     except NotAllowed as error:
         _fail(error, EXIT_NOT_ALLOWED)
+    except CallFailed as error:
+        is_older = error.status == "UNIMPLEMENTED"
+        _fail(ClientError(_OLDER) if is_older else error, EXIT_REFUSED)
     except ClientError as error:
         _fail(error, EXIT_REFUSED)
     except OSError as error:

@@ -10,9 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.connection import EXIT_REFUSED, Connection, connected, exiting
 from qm.cli.lib.names import hint_for
 from qm.cli.main import main
+from qm.client.errors import CallFailed, ClientError, InvalidArgument
 
 USAGE = 2
 FILES = ("--tls-authority", "a.pem", "--tls-certificate", "c.pem", "--tls-key", "c.key")
@@ -130,3 +131,25 @@ def test_a_damaged_file_is_one_line(home: Path) -> None:
 def test_a_name_without_its_backslashes_gets_a_hint(name: str, hint: str) -> None:
     assert hint in hint_for(name)
     assert bool(hint) == bool(hint_for(name))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (InvalidArgument("changes[quota]", "changes[quota]: too large"), USAGE, "Error: too large"),
+        (CallFailed("UNIMPLEMENTED", "Method not found!"), EXIT_REFUSED, "runs an older version"),
+        (CallFailed("INTERNAL", "broken"), EXIT_REFUSED, "INTERNAL: broken"),
+    ],
+)
+def test_an_error_speaks_of_what_the_caller_wrote(error: ClientError, code: int, said: str) -> None:
+    def fail() -> None:
+        raise error
+
+    @click.command()
+    def command() -> None:
+        exiting(fail)
+
+    result = CliRunner().invoke(command, [])
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert "changes" not in result.stderr

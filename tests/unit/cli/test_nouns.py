@@ -471,7 +471,7 @@ def test_queues_are_listed_by_any_column_with_ages(qm: Qm, orders: str) -> None:
     other = ".\\private$\\Bestellungen"
     qm("queue", "create", other, "--quota", "1")
     said = qm("queue", "create", ".\\private$\\für", exit_code=USAGE).stderr
-    assert "the queue name holds 'ü', which is not allowed there" in said
+    assert "Error: the queue name holds 'ü', which is not allowed there" in said
     for queue in (orders, orders, other):
         qm("message", "send", queue, "--body", "x")
 
