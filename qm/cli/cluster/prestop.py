@@ -32,9 +32,11 @@ def connection_of(config: "NodeConfig") -> Connection:
     host = config.host if listen in ("", *_EVERYWHERE) else listen
     endpoint = host_and_port(host, config.api.port)
     if config.api.insecure:
-        return Connection((endpoint,))
+        return Connection((endpoint,), connect_s=ANSWER_S)
     tls = config.tls
-    return Connection((endpoint,), tls.authority, tls.certificate, tls.key, config.name)
+    return Connection(
+        (endpoint,), tls.authority, tls.certificate, tls.key, config.name, connect_s=ANSWER_S
+    )
 
 
 async def make_ready(wire: Any, name: str, drain_s: float) -> None:
