@@ -13,6 +13,8 @@ from qm.edge.tcp.listeners import bind
 from raft.log.disk import DiskDirectory
 from raft.log.files import DirectoryTree
 from raft.sync_thread import SyncDone, SyncThread, SyncWorker
+from raft.transport.direct_transport import DirectTransport
+from raft.transport.grpc_transport import GrpcTransport
 
 
 class Workers(Protocol):
@@ -62,6 +64,8 @@ class Platform(msgspec.Struct, frozen=True):
     """Lists the files of snapshots of the state."""
     bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind
     """Binds an address for MSMQ peers."""
+    transport: Callable[..., GrpcTransport] = DirectTransport
+    """Connects to other nodes for consensus; has the parameters of DirectTransport."""
 
 
 MACHINE = Platform()

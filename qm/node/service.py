@@ -231,7 +231,8 @@ class Service:
             peer_files(config.tls),
             self._roster.admits,
         )
-        return GrpcTransport(grpc_config, events, random.Random(os.urandom(16)).randrange)
+        chance = random.Random(os.urandom(16))
+        return self._platform.transport(grpc_config, events, chance.randrange)
 
     def _on_alarm(self, alarm: Alarm) -> None:
         self._journal.alarm(alarm.kind.name.lower(), alarm.text)

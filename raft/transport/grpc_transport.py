@@ -26,7 +26,7 @@ from raft.transport.peer import Stream
 from raft.transport.refusal import refuse
 from raft.transport.snapshot_stream import SnapshotCall, SnapshotService, receive_snapshot
 from raft.transport.stream_transport import StreamTransport
-from raft.transport.tls import TlsFiles, TlsIdentity, peer_certificate
+from raft.transport.tls import PeerCertificate, TlsFiles, TlsIdentity, peer_certificate
 from raft.transport.transport import TransportEvents, node_name
 from raft.transport.wire_format import FRAME_MAX_BYTES, NODE_ID_MAX_BYTES
 from raft.types import NodeId
@@ -245,33 +245,49 @@ class GrpcTransport(StreamTransport):
         """Return the caller and its certificate, or refuse the call and count it."""
         metadata = dict(context.invocation_metadata() or ())
         sender = str(metadata.get(METADATA_FROM, ""))
-        name = node_name(sender)
         certificate = peer_certificate(context.auth_context())
-        if not certificate.is_peer or name not in certificate.dns_names:
-            self.metrics.forged_sender_total += 1
-            text = (
-                f"the certificate has roles {certificate.roles} and names {certificate.dns_names}"
-            )
-            await self._refuse(context, sender, text)
-        if len(sender) > NODE_ID_MAX_BYTES:
-            self.metrics.forged_sender_total += 1
-            await self._refuse(context, sender, f"a node id has at most {NODE_ID_MAX_BYTES} bytes")
-        if self._identity.is_revoked(certificate.pem):
-            self.metrics.revoked_total += 1
-            await self._refuse(context, sender, _REVOKED)
-        if metadata.get(METADATA_CLUSTER) != self.cluster.hex():
-            self.metrics.foreign_cluster_total += 1
-            await self._refuse(context, sender, "this is another cluster")
-        if not self._admits(name):
-            self.metrics.stranger_total += 1
-            await self._refuse(
-                context, sender, f"{name} is not a member, as far as this node knows"
-            )
-        if metadata.get(METADATA_TO) != self.node:
-            self.metrics.misdirected_total += 1
-            await self._refuse(context, sender, f"this node is {self.node}")
+        reason = self._refusal(
+            certificate,
+            sender,
+            str(metadata.get(METADATA_CLUSTER, "")),
+            str(metadata.get(METADATA_TO, "")),
+        )
+        if reason:
+            await self._refuse(context, sender, reason)
         await context.send_initial_metadata(((METADATA_FROM, self.node),))
         return sender, certificate.pem
+
+    def _refusal(self, certificate: PeerCertificate, sender: str, cluster: str, to: str) -> str:
+        """Return why a caller may not speak, and count it; "" if it may.
+
+        `cluster` in hexadecimal, `sender` and `to` are what the caller says.
+        """
+        name, metrics = node_name(sender), self.metrics
+        if not certificate.is_peer or name not in certificate.dns_names:
+            metrics.forged_sender_total += 1
+            return (
+                f"the certificate has roles {certificate.roles} and names {certificate.dns_names}"
+            )
+        if len(sender) > NODE_ID_MAX_BYTES:
+            metrics.forged_sender_total += 1
+            return f"a node id has at most {NODE_ID_MAX_BYTES} bytes"
+        if self._identity.is_revoked(certificate.pem):
+            metrics.revoked_total += 1
+            return _REVOKED
+        if cluster != self.cluster.hex():
+            metrics.foreign_cluster_total += 1
+            return "this is another cluster"
+        if not self._admits(name):
+            metrics.stranger_total += 1
+            return f"{name} is not a member, as far as this node knows"
+        if to != self.node:
+            metrics.misdirected_total += 1
+            return f"this node is {self.node}"
+        return ""
+
+    def _log_refusal(self, sender: str, place: str, reason: str) -> None:
+        if self._refusals.is_due():
+            logger.warning("refused a call of %.80r from %s: %s", sender, place, reason)
 
     async def _refuse(
         self,
@@ -280,9 +296,7 @@ class GrpcTransport(StreamTransport):
         reason: str,
         code: grpc.StatusCode = grpc.StatusCode.PERMISSION_DENIED,
     ) -> NoReturn:
-        if self._refusals.is_due():
-            text = "refused a call of %.80r from %s: %s"
-            logger.warning(text, sender, context.peer(), reason)
+        self._log_refusal(sender, context.peer(), reason)
         await refuse(context, code, reason)
 
 

@@ -45,17 +45,27 @@ class Stream:
 
     def __init__(
         self,
-        read: Callable[[], Awaitable[bytes | None]],
+        read: Callable[[], Awaitable[bytes | None]] | None,
         write: Callable[[bytes], Coroutine[Any, Any, None]],
         cancel: Callable[[], object],
         *,
         is_dialed: bool,
+        run: Callable[[Callable[[bytes], None]], Awaitable[None]] | None = None,
     ) -> None:
-        """`read` returns None at the end; `cancel` makes both raise, or cancels their callers."""
-        self.read = read
+        """`read` returns None at the end; `cancel` makes both raise, or cancels their callers.
+
+        `run(take)` calls `take` with each frame, until the end; without it `read` is called.
+        """
+        self._read = read
+        self.run = run or self._read_all
         self.write = write
         self.cancel = cancel
         self.is_dialed = is_dialed
+
+    async def _read_all(self, take: Callable[[bytes], None]) -> None:
+        assert self._read is not None
+        while (frame := await self._read()) is not None:
+            take(frame)
 
 
 class Connector(Protocol):
@@ -177,21 +187,23 @@ class Peer:
         """Read frames until the stream ends or is cancelled."""
         self._attach(stream)
         try:
-            while (frame := await stream.read()) is not None:
-                self.metrics.frames_received_total += 1
-                self.metrics.bytes_received_total += len(frame)
-                try:
-                    envelopes = self._decoder.decode(frame)
-                except FrameError as error:
-                    self._count_fault(self.node, error)
-                    continue
-                self.metrics.envelopes_received_total += len(envelopes)
-                self._events.on_envelopes(envelopes)
+            await stream.run(self._take)
         except (*BROKEN, asyncio.CancelledError) as error:
             raise_if_cancelled()
             logger.debug("stream with %s ended: %r", self.node, error)
         finally:
             self._detach(stream)
+
+    def _take(self, frame: bytes) -> None:
+        self.metrics.frames_received_total += 1
+        self.metrics.bytes_received_total += len(frame)
+        try:
+            envelopes = self._decoder.decode(frame)
+        except FrameError as error:
+            self._count_fault(self.node, error)
+            return
+        self.metrics.envelopes_received_total += len(envelopes)
+        self._events.on_envelopes(envelopes)
 
     def _attach(self, stream: Stream) -> None:
         for old in list(self._streams):

@@ -18,6 +18,7 @@ from typing import Any
 
 import grpc
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from raft.transport.metrics import TransportMetrics
@@ -28,6 +29,8 @@ _KEPT: list[grpc.ServerCredentials] = []
 """One per server, never freed: a connection that arrives while its server is being freed still
 asks them for certificates, in a thread of gRPC's, and would crash the process."""
 
+ALPN = "quorate-raft/1"
+"""What the two ends of a direct stream speak (`raft.transport.direct`). gRPC speaks h2."""
 PEER_ROLE = "quorate:role/node"
 """The URI among the alternative names of a node's certificate. A node has no other role."""
 _ROLE_PREFIX = "quorate:role/"
@@ -74,6 +77,21 @@ class PeerCertificate:
         return self.roles == (PEER_ROLE,)
 
 
+def read_certificate(der: bytes) -> PeerCertificate:
+    """Read a certificate that a TLS handshake has verified. Raises ValueError."""
+    certificate = x509.load_der_x509_certificate(der)
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName(())
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    return PeerCertificate(
+        tuple(names.get_values_for_type(x509.DNSName)),
+        tuple(uri for uri in uris if uri.startswith(_ROLE_PREFIX)),
+        certificate.public_bytes(serialization.Encoding.PEM),
+    )
+
+
 def peer_certificate(properties: Mapping[str, Sequence[bytes]]) -> PeerCertificate:
     """Read gRPC's authentication context. Kinds of alternative names are never mixed: an address or
     a URI that looks like a node's name does not count as one.
@@ -100,6 +118,10 @@ class _Material:
     certificate: bytes
     key: bytes
     revoked: frozenset[_Serial]
+    called: ssl.SSLContext
+    """For connections that this node accepts without gRPC."""
+    calling: ssl.SSLContext
+    """For those that it opens."""
 
 
 class TlsIdentity:
@@ -141,6 +163,14 @@ class TlsIdentity:
         )
         _KEPT.append(credentials)
         return credentials
+
+    def called_context(self) -> ssl.SSLContext:
+        """Return the context for a connection without gRPC that this node accepts now."""
+        return self._current().called
+
+    def calling_context(self) -> ssl.SSLContext:
+        """Return the context for one that it opens now."""
+        return self._current().calling
 
     # Revoked certificates
 
@@ -224,10 +254,9 @@ class TlsIdentity:
 
     def _read(self) -> _Material:
         try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(self._files.authority)
-            context.load_cert_chain(self._files.certificate, self._files.key)
             files = self._files
+            called = _context(files, ssl.PROTOCOL_TLS_SERVER)
+            calling = _context(files, ssl.PROTOCOL_TLS_CLIENT)
             authority = files.authority.read_bytes()
             certificate, key = files.certificate.read_bytes(), files.key.read_bytes()
         except (OSError, ssl.SSLError) as error:
@@ -238,7 +267,19 @@ class TlsIdentity:
         revoked: frozenset[_Serial] = frozenset()
         if files.revoked is not None:
             revoked = _read_revoked(files.revoked, authority)
-        return _Material(authority, certificate, key, revoked)
+        return _Material(authority, certificate, key, revoked, called, calling)
+
+
+def _context(files: TlsFiles, protocol: int) -> ssl.SSLContext:
+    """Return a context for both ends' certificates and the protocol ALPN. Raises OSError."""
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.hostname_checks_common_name = False
+    context.load_verify_locations(files.authority)
+    context.load_cert_chain(files.certificate, files.key)
+    context.set_alpn_protocols([ALPN])
+    return context
 
 
 _CRL_END = b"-----END X509 CRL-----"

@@ -76,8 +76,14 @@ class WindowStream(Stream):
     for all numbers below it.
     """
 
-    def __init__(self, packets: Sequence[bytes], window: int, rate_per_s: float) -> None:
+    def __init__(
+        self, packets: Sequence[bytes], queues: int, window: int, rate_per_s: float
+    ) -> None:
+        """`packets` go to `queues` queues in turn."""
         self._packets = packets
+        self._queues = queues
+        self._told = [0] * queues
+        """The last number that an OrderAck named, of each queue's sequence."""
         self._window = window
         self._interval_s = 1 / rate_per_s if rate_per_s else 0.0
         self._began: float | None = None
@@ -122,10 +128,11 @@ class WindowStream(Stream):
 
     @override
     def order_acked(self, sequence: int, number: int, now: float) -> None:
-        del sequence
-        now = time.monotonic()
-        first = len(self.order_waits_s)
-        self.order_waits_s.extend([now - at for at in self._sent_at[first:number]])
+        now, queue = time.monotonic(), (sequence & 0xFFFF_FFFF) - 1
+        tokens = range(self._told[queue] * self._queues + queue, len(self._sent_at), self._queues)
+        count = max(number - self._told[queue], 0)
+        self._told[queue] += count
+        self.order_waits_s.extend([now - self._sent_at[token] for token in tokens[:count]])
 
     @override
     def next_timer(self) -> float | None:
@@ -188,7 +195,8 @@ async def send(work: Outstanding) -> EntrySeen:
     for _ in range(work.sessions):
         guid = os.urandom(16)
         packets = packets_of(work, guid, share)
-        streams.append(WindowStream(packets, work.window, work.rate_per_s / work.sessions))
+        rate_per_s = work.rate_per_s / work.sessions
+        streams.append(WindowStream(packets, len(work.targets), work.window, rate_per_s))
         config = SessionConfig(window_size=max(64, work.window))
         links.append(
             Link(guid, [(work.host, MSMQ_PORT)], streams[-1:], config=config, on_advance=look)

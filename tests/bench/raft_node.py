@@ -25,7 +25,8 @@ from raft.process import prepare
 from raft.proposals import BATCHES_IN_FLIGHT_MAX, CommitUnknown, ProposalLost
 from raft.replica import Replica, ReplicaConfig
 from raft.step import Alarm
-from raft.transport.grpc_transport import GrpcConfig, GrpcTransport
+from raft.transport.direct_transport import DirectTransport
+from raft.transport.grpc_transport import GrpcConfig
 from raft.transport.tls import TlsFiles
 from raft.transport.transport import TransportEvents
 from raft.types import Configuration, NodeId, Role, SoftState
@@ -73,13 +74,13 @@ class Node:
             replica_config, directory, lambda log: self.machine, chance.randrange
         )
 
-        def connect(events: TransportEvents) -> GrpcTransport:
+        def connect(events: TransportEvents) -> DirectTransport:
             files = (Path(p) for p in (config.authority, config.certificate, config.key))
             own = config.addresses[config.node]
             names = {node.rpartition(".")[0] for node in config.addresses}
             tls = TlsFiles(*files)
             grpc_config = GrpcConfig(cluster, config.node, own, tls, names.__contains__)
-            return GrpcTransport(grpc_config, events, chance.randrange)
+            return DirectTransport(grpc_config, events, chance.randrange)
 
         driver_config = DriverConfig(GROUP, batches_in_flight_max=config.batches_in_flight_max)
         self.driver: Driver[int] = Driver(
@@ -103,7 +104,7 @@ class Node:
         status = self.driver.status()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         transport = self.driver.transport
-        assert isinstance(transport, GrpcTransport)
+        assert isinstance(transport, DirectTransport)
         return {
             "role": status.role.name,
             "term": status.term,

@@ -35,6 +35,7 @@ from qm.pb import control_pb2, control_pb2_grpc, relay_pb2
 from raft.pb import peer_pb2
 from raft.transport.grpc_transport import METADATA_CLUSTER, METADATA_FROM, METADATA_TO
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
+from tests.unit.raft.transport.direct_caller import calling_at
 
 NONSENSE = b"\xff" * 9
 CODE = grpc.StatusCode
@@ -232,6 +233,26 @@ async def raft_matrix(node: HarnessNode, kind: str, who: Who) -> list[str]:
     return wrong
 
 
+async def direct_matrix(node: HarnessNode, kind: str, who: Who) -> list[str]:
+    """Call for a direct stream; members other than a borrowed name's are let in elsewhere."""
+    if kind == "member":
+        return []
+    files = None
+    if who.stem is not None:
+        files = who.stem.with_suffix(".pem"), who.stem.with_suffix(".key")
+    config, address = node.cluster.config, host_and_port(node.host, RAFT_PORT)
+    sender = "stranger.1" if kind == "node, no member" else "n2.1"
+    answer = None
+    async with asyncio.timeout(20):
+        with contextlib.suppress(OSError):
+            async with calling_at(address, node.name, who.authority, files) as caller:
+                answer = await caller.hello(sender, config.node, config.cluster)
+    # An empty answer would be an acceptance, none is a refused handshake.
+    is_shaken = raft_codes(kind, "Exchange") != NO_HANDSHAKE
+    is_right = answer not in (None, b"") if is_shaken else answer is None
+    return [] if is_right else [f"{kind}, direct stream: {answer!r}"]
+
+
 def is_late(record: logging.LogRecord) -> bool:
     """Whether gRPC's poller told the event loop of an earlier test, closed since, of an event."""
     error = record.exc_info[1] if record.exc_info else None
@@ -257,6 +278,7 @@ def test_every_method_by_every_caller(
                 wrong += await api_matrix(node, kind, api)
                 wrong += await relay_matrix(node, kind, peer)
                 wrong += await raft_matrix(node, kind, peer)
+                wrong += await direct_matrix(node, kind, peer)
             assert not wrong, "\n".join(wrong)
             assert (await nodes.leader()).cluster.leadership.term == term
 

@@ -29,6 +29,7 @@ from qm.store.codec import encode_command
 from raft.log_view import SyncToken
 from raft.sync_thread import SyncDone, SyncWorker
 from raft.types import Configuration
+from tests.sim.nodes.direct import SimDirectTransport
 from tests.sim.nodes.disk import Disk, SimDirectory
 from tests.sim.nodes.knobs import NODES
 from tests.sim.nodes.loop import SimLoop
@@ -127,7 +128,13 @@ def sim_platform(loop: SimLoop, disk: Disk) -> Platform:
     def bind(address: str, port: int, kind: socket.SocketKind) -> socket.socket:
         return cast("socket.socket", SimSocket(address, port))
 
-    return Platform(directory, lambda done: SimSyncWorker(loop, done), SimWorkers(loop), bind)
+    return Platform(
+        directory,
+        lambda done: SimSyncWorker(loop, done),
+        SimWorkers(loop),
+        bind,
+        SimDirectTransport,
+    )
 
 
 def prepare(folder: Path) -> None:

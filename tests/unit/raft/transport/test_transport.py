@@ -25,6 +25,7 @@ from raft.types import (
 )
 from tests.unit.raft.transport.worlds import (
     CLUSTER,
+    DirectWorld,
     GrpcWorld,
     MemoryWorld,
     Source,
@@ -55,7 +56,7 @@ def meta(size_bytes: int) -> SnapshotMeta:
     return SnapshotMeta(900, 7, Configuration((A, B), (C,), ("a.0",)), size_bytes, b"stream 1")
 
 
-@pytest.fixture(params=[MemoryWorld, GrpcWorld])
+@pytest.fixture(params=[MemoryWorld, GrpcWorld, DirectWorld])
 def in_world(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Callable[[Callable[[World], Awaitable[None]]], None]:

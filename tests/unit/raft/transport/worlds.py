@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import uvloop
 
+from raft.transport.direct_transport import DirectTransport
 from raft.transport.grpc_transport import GrpcConfig, GrpcTransport
 from raft.transport.memory_transport import MemoryNetwork, MemoryTransport
 from raft.transport.stream_transport import StreamTransport
@@ -151,6 +152,8 @@ class MemoryWorld:
 class GrpcWorld:
     """Each node is dialed through a relay, so that connections can break while it lives."""
 
+    transport_of: type[GrpcTransport] = GrpcTransport
+
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder)
         self.members = set("abcdefgh")
@@ -175,7 +178,7 @@ class GrpcWorld:
         if self.revoked is not None:
             tls = replace(tls, revoked=self.revoked)
         config = GrpcConfig(cluster, node, "127.0.0.1:0", tls, lambda name: name in self.members)
-        transport = GrpcTransport(config, events, random.Random(1).randrange)
+        transport = self.transport_of(config, events, random.Random(1).randrange)
         self.nodes[node] = transport
         for peer in (node, *knows):
             await self._relay(peer).open()
@@ -203,6 +206,12 @@ class GrpcWorld:
 
     def _relay(self, node: NodeId) -> "Relay":
         return self.relays.setdefault(node, Relay())
+
+
+class DirectWorld(GrpcWorld):
+    """The same with direct streams."""
+
+    transport_of: type[GrpcTransport] = DirectTransport
 
 
 class Relay:
