@@ -12,12 +12,14 @@ mutants, which is slower on the paths that tests measure, and its classes with s
 3. For each break the tests of its line run in a copy of the tree, until one fails; with
    --simulator, seeds of both simulators judge what no test noticed.
 
-What was judged is kept in build/mutants-code: a run that was stopped goes on, and a survivor is
-judged again when tests have changed. `equivalent.toml` lists breaks that change nothing, with the
+What was judged is kept in build/mutants-code: a run that was stopped goes on, a break of code that
+has changed is shown first, and before 1, to the test that noticed it, and a survivor is judged
+again when tests have changed. `equivalent.toml` lists breaks that change nothing, with the
 reason. Writes build/mutants-code.json; exit code 1 while the share is below --wanted.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -101,6 +104,12 @@ class Results:
         is_complete = row["tests"] == self._tests_hash and (row["seeds"] == "yes" or not by_seeds)
         return verdict if is_complete and verdict.fate is Fate.SURVIVED else None
 
+    def noticed_by(self, found: dict[str, Any]) -> str | None:
+        """Return the test that noticed the break when the code around it was another."""
+        row = self._rows.get(identity(found))
+        is_test = row is not None and row["fate"] == Fate.KILLED and "::" in row["by"]
+        return row["by"] if row is not None and is_test else None
+
     def keep(self, found: dict[str, Any], verdict: Verdict, *, by_seeds: bool) -> None:
         """Keep a verdict."""
         with self._lock:
@@ -126,27 +135,60 @@ def measured(workshop: Workshop, code_hash: str) -> Reach:
     return reach
 
 
+def judge_again(
+    found: list[dict[str, Any]], results: Results, shops: list[Workshop]
+) -> list[dict[str, Any]]:
+    """Ask of each break the test that noticed it before; return those that are still open.
+
+    That is quick, and needs no sound run of the whole suite.
+    """
+    left: list[dict[str, Any]] = []
+
+    def judge(shop: Workshop, each: dict[str, Any]) -> None:
+        test = results.noticed_by(each)
+        if test is None or not shop.is_noticed(each, test):
+            left.append(each)
+        else:
+            _keep(results, each, Verdict(Fate.KILLED, test), seeds=False)
+
+    _work_off(found, shops, judge)
+    return left
+
+
 def judge_all(
     found: list[dict[str, Any]], results: Results, reach: Reach, shops: list[Workshop], seeds: bool
 ) -> None:
+    """Judge breaks by all tests that belong to their lines."""
+
+    def judge(shop: Workshop, each: dict[str, Any]) -> None:
+        tests = reach.tests_of(each["file"], each["line"])
+        _keep(results, each, shop.judge(each, tests, reach.slow, by_seeds=seeds), seeds=seeds)
+
+    _work_off(found, shops, judge)
+
+
+def _keep(results: Results, each: dict[str, Any], verdict: Verdict, *, seeds: bool) -> None:
+    results.keep(each, verdict, by_seeds=seeds)
+    place = f"{each['file']}:{each['line']} {each['definition']}"
+    print(f"{verdict.fate}: {place} [{verdict.by[-160:]}]", file=sys.stderr, flush=True)
+    if verdict.fate is not Fate.KILLED:
+        print(f"    {each['before']}\n    {each['after']}", file=sys.stderr, flush=True)
+
+
+def _work_off(
+    found: list[dict[str, Any]],
+    shops: list[Workshop],
+    judge: Callable[[Workshop, dict[str, Any]], None],
+) -> None:
     """Judge breaks, one at a time in each copy."""
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    tests = {identity(each): reach.tests_of(each["file"], each["line"]) for each in found}
     for each in found:
         waiting.put(each)
 
     def work(shop: Workshop) -> None:
-        while True:
-            try:
-                each = waiting.get_nowait()
-            except queue.Empty:
-                return
-            verdict = shop.judge(each, tests[identity(each)], reach.slow, by_seeds=seeds)
-            results.keep(each, verdict, by_seeds=seeds)
-            place = f"{each['file']}:{each['line']} {each['definition']}"
-            print(f"{verdict.fate}: {place} [{verdict.by[-160:]}]", file=sys.stderr, flush=True)
-            if verdict.fate is not Fate.KILLED:
-                print(f"    {each['before']}\n    {each['after']}", file=sys.stderr, flush=True)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                judge(shop, waiting.get_nowait())
 
     with ThreadPoolExecutor(len(shops)) as workers:
         for done in [workers.submit(work, shop) for shop in shops]:
@@ -199,6 +241,8 @@ def main() -> int:
     ]
     if open_ones:
         shops = [Workshop(FOLDER / f"tree-{k}") for k in range(options.jobs)]
+        open_ones = judge_again(open_ones, results, shops)
+    if open_ones:
         reach = measured(shops[0], hash_of("qm", "raft", "tests"))
         judge_all(open_ones, results, reach, shops, seeds)
     verdicts = [results.known(each, by_seeds=False) for each in found]

@@ -38,6 +38,7 @@ BREAK_MAX_S: Final = 240
 """Of one run of tests or seeds."""
 SUITE_MAX_S: Final = 1_800
 PASSED: Final = 0
+FAILED: Final = 1
 NOT_FOUND: Final = 4
 """Status of pytest when a test that was named is not there, or its module cannot be imported."""
 SEEDS: Final = (
@@ -73,6 +74,8 @@ class Workshop:
             shutil.rmtree(folder)
         shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
         self._sound_seeds: dict[tuple[str, ...], bool] = {}
+        self._sound_tests: dict[str, bool] = {}
+        """Whether they pass on sound code."""
 
     def measure(self, folder: Path) -> Reach:
         """Run the whole suite on sound code. Raises SystemExit if it does not run."""
@@ -108,6 +111,21 @@ class Workshop:
         elif verdict.by == HANGING:
             return self._hung(tests)
         return verdict
+
+    def is_noticed(self, found: dict[str, Any], test: str) -> bool:
+        """Make the break; return whether a test fails that passes on sound code."""
+        file = self.root / found["file"]
+        sound = file.read_text(encoding="utf-8")
+        file.write_text(found["source"], encoding="utf-8")
+        options = ("-x", "--timeout", str(TEST_MAX_S), "--spec-mutant", test)
+        try:
+            status, _ = self._run(self._pytest(*options), BREAK_MAX_S)
+        finally:
+            file.write_text(sound, encoding="utf-8")
+        if status == FAILED and test not in self._sound_tests:
+            status_of_sound, _ = self._run(self._pytest(*options), BREAK_MAX_S)
+            self._sound_tests[test] = status_of_sound == PASSED
+        return status == FAILED and self._sound_tests[test]
 
     def _by_tests(self, tests: list[str]) -> Verdict:
         if not tests:

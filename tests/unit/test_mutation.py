@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -95,6 +96,21 @@ def test_a_break_that_hangs_tests_is_noticed_if_they_end_on_sound_code(
     broken = {"file": "code.py", "source": "broken"}
     verdict = shop.judge(broken, ["a test"], frozenset(), by_seeds=False)
     assert verdict.fate == fate
+
+
+def test_a_break_of_changed_code_is_shown_first_to_the_test_that_noticed_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mutation, "FOLDER", tmp_path)
+    results = mutation.Results("tests")
+    other, unknown = {**BREAK, "before": "if b:"}, {**BREAK, "before": "if c:"}
+    for each, fate in ((BREAK, Fate.KILLED), (other, Fate.KILLED), (unknown, Fate.SURVIVED)):
+        results.keep(each, Verdict(fate, f"tests/a.py::{each['before']}"), by_seeds=False)
+    changed = [{**each, "source_hash": "bb"} for each in (BREAK, other, unknown)]
+    shop = mock.Mock()
+    shop.is_noticed = lambda found, test: test == "tests/a.py::if a:"
+    assert mutation.judge_again(changed, results, [shop]) == changed[1:]
+    assert results.known(changed[0], by_seeds=False) is not None
 
 
 LEFT_ALONE = """
