@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.sim.nodes.mutants.planted import PLANTED, Planted
 from tests.sim.nodes.report import figures, replay_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +67,13 @@ def test_a_failure_says_how_it_is_replayed() -> None:
     assert report["faults_injected_kill_count"] == 3
     assert report["seeds_per_hour"] == 720
     assert replay_command(4, "disk").endswith("--machine node --seed 4 --faults disk -v")
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.mutant.name)
+def test_what_a_planted_bug_replaces_is_in_the_source_once(planted: Planted) -> None:
+    for file, old, new in planted.mutant.patches:
+        assert (ROOT / file).read_text().count(old) == 1
+        assert new != old
 
 
 def test_an_unknown_fault_is_refused() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qm.store.codec import inspect
-from tests.sim.nodes import faults, foreign, load, oracles, patches, probes, rpc
+from tests.sim.nodes import far, faults, foreign, load, oracles, patches, probes, rpc
 from tests.sim.nodes.knobs import NODES, SECONDS, Knobs, shrink
 from tests.sim.nodes.loop import SimLoop
 from tests.sim.nodes.machines import CLIENT_HOST, Machine, birth_command
@@ -61,6 +61,7 @@ class SimCluster:
         world.on_died = self._on_died
         self.findings: list[str] = []
         self.load = load.Load(self)
+        self.far = far.Far(self)
         self.faults = faults.Faults(self)
         self.machines = {name: Machine(self, k, name) for k, name in enumerate(NODES)}
         for machine in self.machines.values():
@@ -129,10 +130,12 @@ class SimCluster:
         self.probes.watch_time()
         await self.load.prepare()
         async with self.load:
+            self.far.begin()
             self.faults.begin()
             await self.load.send(self.seconds)
             self.faults.end()
             await self.load.settle()
+            await self.far.settle()
             await oracles.judge(self)
 
     async def _be_born(self) -> None:

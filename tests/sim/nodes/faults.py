@@ -10,7 +10,7 @@ from qm.cluster.membership import ChangeRefused
 from tests.sim.nodes import set_back, visitors
 from tests.sim.nodes.disk import ROOM_BYTES
 from tests.sim.nodes.knobs import SECONDS
-from tests.sim.nodes.machines import CLIENT_HOST, HOSTS, Machine
+from tests.sim.nodes.machines import CLIENT_HOST, FAR_HOST, HOSTS, Machine
 from tests.sim.nodes.rot import Rot, begin_scrub
 from tests.sim.nodes.world import NS
 
@@ -247,7 +247,7 @@ class Faults:
 
     def cut(self, machine: Machine) -> bool:
         """Cut a machine off, both ways."""
-        others = [host for host in [*HOSTS.values(), CLIENT_HOST] if host != machine.host]
+        others = [host for host in [*HOSTS.values(), CLIENT_HOST, FAR_HOST] if host != machine.host]
         return self._cut([(machine.host, o) for o in others] + [(o, machine.host) for o in others])
 
     def one_way(self, machine: Machine) -> bool:

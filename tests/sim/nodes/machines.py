@@ -46,6 +46,7 @@ SYNC_US: Final = (20, 900)
 NETWORK: Final = "127.77.0"
 HOSTS: Final = {name: f"{NETWORK}.{11 + number}" for number, name in enumerate(NODES)}
 CLIENT_HOST: Final = f"{NETWORK}.99"
+FAR_HOST: Final = f"{NETWORK}.98"
 RESTART_S: Final = (0.2, 2.0)
 START_FAILURES_MAX: Final = 40
 _BIRTH: Final = "birth"

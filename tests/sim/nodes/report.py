@@ -8,6 +8,7 @@ COUNTED: Final = (
     "sent",
     "acknowledged",
     "received",
+    "far_arrived",
     "ack_marks",
     "queues_deleted",
     "installs",

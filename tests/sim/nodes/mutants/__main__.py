@@ -19,7 +19,7 @@ from tests.sim.mutants import Outcome, plant
 from tests.sim.nodes.mutants.planted import PLANTED, Planted
 
 ROOT: Final = Path(__file__).resolve().parents[4]
-COPIED: Final = ("qm", "raft", "tests/sim", "tests/unit/model", "build/sim")
+COPIED: Final = ("qm", "raft", "tests/sim", "tests/unit/edge", "tests/unit/model", "build/sim")
 SINGLE: Final = ("tests/__init__.py", "tests/unit/__init__.py")
 REPORT: Final = Path("build/node_mutants.json")
 SEEDS: Final = 30
