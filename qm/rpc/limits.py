@@ -10,6 +10,8 @@ BIND_MAX_BYTES: Final = 16_384
 """Of PDUs that carry tokens: a Kerberos ticket with a PAC is larger than a fragment."""
 STUB_MAX_BYTES: Final = (4 << 20) + (64 << 10)
 """Of one call's fragments together."""
+STUBS_MAX_BYTES: Final = 64 << 20
+"""Of calls that are being received, of all connections; beyond it the oldest of them ends."""
 CALLS_PER_CONNECTION_MAX: Final = 64
 CONTEXTS_PER_BIND_MAX: Final = 32
 CONTEXTS_PER_CONNECTION_MAX: Final = 256
@@ -29,3 +31,5 @@ IDLE_TIMEOUT_S: Final = 900.0
 """Without a request, a call in progress or a context handle."""
 UNSENT_MAX_BYTES: Final = 64 << 20
 """Written to a connection whose client does not read; beyond it the connection is closed."""
+UNSENT_ALL_MAX_BYTES: Final = 128 << 20
+"""The same of all connections; beyond it the one that has not read for longest is closed."""

@@ -4,7 +4,9 @@ import asyncio
 from typing import Final, Protocol
 
 from qm.edge.ack_marks import AckMark, AckMarks
+from qm.edge.batches import IntakeOwner
 from qm.edge.edge_metrics import EdgeMetrics
+from qm.edge.limits import INCOMPLETE_MAX_BYTES
 from qm.edge.relay.relay import Relay
 from qm.edge.tcp.admission import Admission
 from qm.edge.tcp.deadlines import Deadlines, Waiter
@@ -47,7 +49,7 @@ class EdgeContext:
         self.marks: Final = AckMarks()
         self.connections: Final[set[Admitted]] = set()
         """Admitted connections, until their transport is gone."""
-        self.incomplete: Final = Incomplete()
+        self.incomplete: Final = Incomplete[IntakeOwner](INCOMPLETE_MAX_BYTES, _end_incomplete)
         self._emptied = asyncio.Event()
 
     @property
@@ -83,3 +85,7 @@ class EdgeContext:
     def mark(self, session: int, acknowledged: int, depends_on: int) -> None:
         """An acknowledgement was written."""
         self.marks.add(AckMark(session, acknowledged, depends_on, self.relay.commit_index))
+
+
+def _end_incomplete(connection: IntakeOwner) -> None:
+    connection.close(CloseReason.LIMIT, "too much waits for the rest of its packet")

@@ -132,6 +132,11 @@ class Reassembly:
         return stub, bool(partial.flags & PduFlag.MAYBE), partial.object_uuid
 
     @property
+    def received_bytes(self) -> int:
+        """Size of the fragments of the call that is being received."""
+        return 0 if self._partial is None else self._partial.size
+
+    @property
     def receiving(self) -> int | None:
         """Number of the call that is being received."""
         return None if self._partial is None else self._partial.call_id

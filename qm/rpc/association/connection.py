@@ -126,6 +126,16 @@ class Connection:
 
     # In ----------------------------------------------------------------------------------
 
+    @property
+    def received_bytes(self) -> int:
+        """Size of what has arrived of a call that is not whole."""
+        return self._reassembly.received_bytes
+
+    @property
+    def receiving(self) -> int | None:
+        """Number of that call."""
+        return self._reassembly.receiving
+
     def receive(self, data: bytes) -> list[Event]:
         """Take bytes of the client; return what is to be done."""
         self._buffer += data

@@ -15,7 +15,7 @@ from qm.rpc.interface import Interface
 from qm.rpc.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
 from qm.rpc.server.call import Dispatcher, Implementations
 from qm.rpc.server.rpc_metrics import RpcMetrics
-from qm.rpc.server.tcp import RpcConnection
+from qm.rpc.server.tcp import Held, RpcConnection
 
 SWEEP_EVERY_S: Final = 5.0
 """Period at which connections are looked at for idleness."""
@@ -49,6 +49,7 @@ class RpcPorts:
         self._metrics = metrics
         self._connections: set[RpcConnection] = set()
         self._by_address: Counter[str] = Counter()
+        self._held = Held()
         self._sweeping: asyncio.Task[None] | None = None
         self._ports = [
             (
@@ -73,7 +74,13 @@ class RpcPorts:
 
     def _factory(self, port: Port, dispatcher: Dispatcher) -> Callable[[], RpcConnection]:
         return lambda: RpcConnection(
-            port.served, dispatcher, self._metrics, self._admit, self._left, self._loop
+            port.served,
+            dispatcher,
+            self._metrics,
+            self._admit,
+            self._left,
+            self._held,
+            self._loop,
         )
 
     def endpoints(self, number: int) -> list[tuple[str, int]]:

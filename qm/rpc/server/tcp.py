@@ -11,14 +11,33 @@ from typing import Final, cast
 
 from typing_extensions import override
 
+from qm.edge.tcp.incomplete import Incomplete
 from qm.rpc.association.calls import IncomingCall
 from qm.rpc.association.connection import Cancelled, Connection, Event, Served
-from qm.rpc.limits import BIND_TIMEOUT_S, IDLE_TIMEOUT_S, UNSENT_MAX_BYTES
+from qm.rpc.limits import (
+    BIND_TIMEOUT_S,
+    IDLE_TIMEOUT_S,
+    STUBS_MAX_BYTES,
+    UNSENT_ALL_MAX_BYTES,
+    UNSENT_MAX_BYTES,
+)
 from qm.rpc.server.call import Call, Dispatcher
 from qm.rpc.server.rpc_metrics import RpcMetrics
 
 KEEPALIVE_AFTER_S: Final = 120
 """Silence after which TCP asks whether a peer is there: else what it holds would stay held."""
+
+
+class Held:
+    """What all connections hold: of calls that are not whole, and of answers that nobody reads."""
+
+    def __init__(self) -> None:
+        self.stubs: Final = Incomplete["RpcConnection"](
+            STUBS_MAX_BYTES, lambda one: one.give_way("stub")
+        )
+        self.unsent: Final = Incomplete["RpcConnection"](
+            UNSENT_ALL_MAX_BYTES, lambda one: one.give_way("unread")
+        )
 
 
 class RpcConnection(asyncio.Protocol):
@@ -28,10 +47,13 @@ class RpcConnection(asyncio.Protocol):
         "_admit",
         "_calls",
         "_dispatcher",
+        "_held",
         "_is_paused",
+        "_is_unread",
         "_left",
         "_loop",
         "_metrics",
+        "_receiving",
         "_served",
         "_since",
         "_state",
@@ -50,14 +72,20 @@ class RpcConnection(asyncio.Protocol):
         metrics: RpcMetrics,
         admit: Callable[["RpcConnection"], str],
         left: Callable[["RpcConnection"], None],
+        held: "Held",
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`admit`: returns why a connection is refused, or "". `left`: told of its end."""
+        """`admit`: returns why a connection is refused, or "". `left`: told of its end; `held`:
+        what all connections hold.
+        """
         self._served = served
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._admit = admit
         self._left = left
+        self._held = held
+        self._receiving: int | None = None
+        self._is_unread = False
         self._loop = loop
         self._calls: dict[int, Call] = {}
         self._since = loop.time()
@@ -93,6 +121,11 @@ class RpcConnection(asyncio.Protocol):
             self._metrics.refused("security", self.address, text)
         self._state.refusals.clear()
         self._flush()
+        receiving, before = self._state.receiving, self._receiving
+        if receiving is not None or before is not None:
+            self._receiving = receiving
+            is_new = receiving != before
+            self._held.stubs.hold(self, self._state.received_bytes, is_new=is_new)
         if self._state.is_closing:
             if self._state.closing_reason:
                 self._metrics.refused("protocol", self.address, self._state.closing_reason)
@@ -123,9 +156,24 @@ class RpcConnection(asyncio.Protocol):
         if not output or self._transport.is_closing():
             return
         self._transport.write(output)
-        if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
-            self._metrics.refused("unread", self.address, "the client does not read its answers")
-            self._transport.abort()
+        self._note_unsent()
+
+    def _note_unsent(self) -> None:
+        unsent = self._transport.get_write_buffer_size()
+        if unsent > UNSENT_MAX_BYTES:
+            self.give_way("unread")
+        elif unsent or self._is_unread:
+            is_new, self._is_unread = not self._is_unread, unsent > 0
+            self._held.unsent.hold(self, unsent, is_new=is_new)
+
+    def give_way(self, reason: str) -> None:
+        """End it because of what it holds: `stub`, of a call that is not whole, or `unread`."""
+        texts = {
+            "stub": "too much waits for the rest of its call",
+            "unread": "the client does not read its answers",
+        }
+        self._metrics.refused(reason, self.address, texts[reason])
+        self._transport.abort()
 
     @override
     def pause_writing(self) -> None:
@@ -138,11 +186,14 @@ class RpcConnection(asyncio.Protocol):
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
+        self._note_unsent()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._metrics.closed()
         self._left(self)
+        self._held.stubs.hold(self, 0, is_new=True)
+        self._held.unsent.hold(self, 0, is_new=True)
         for call in list(self._calls.values()):
             call.end(is_awaited=False)
         self._state.close()

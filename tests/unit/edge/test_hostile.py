@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from qm.edge.relay import relay
-from qm.edge.tcp import connection, incomplete
+from qm.edge.tcp import connection, context
 from qm.names.guid import guid_text
 from qm.session import SessionConfig
 from qm.wire.headers.session_header import SessionHeader
@@ -394,7 +394,7 @@ def test_handshakes_that_race_for_the_last_place_do_not_both_get_it() -> None:
 def test_incomplete_packets_of_all_peers_together_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(incomplete, "INCOMPLETE_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(context, "INCOMPLETE_MAX_BYTES", 1 << 20)
 
     async def scenario() -> None:
         async with world() as w:
@@ -417,7 +417,7 @@ def test_parts_that_are_never_completed_keep_nobody_from_sending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They fill the bound, and end one after the other as an honest peer needs room."""
-    monkeypatch.setattr(incomplete, "INCOMPLETE_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(context, "INCOMPLETE_MAX_BYTES", 1 << 20)
 
     async def scenario() -> None:
         async with world() as w:

@@ -20,14 +20,19 @@ from qm.rpc.endpoint_mapper import MAPPER, MapIn, parse_tower, port_of_tower, to
 from qm.rpc.interface import Fault, Interface, Operation, interface_syntax
 from qm.rpc.mgmt import MGMT
 from qm.rpc.ndr.types import BYTES, NIL, Nothing, Parameters
-from qm.rpc.pdu.codes import AuthLevel, AuthType
+from qm.rpc.pdu.bind import NDR20, Bind, Proposal, write_bind
+from qm.rpc.pdu.call import request_head
+from qm.rpc.pdu.codes import AuthLevel, AuthType, PduFlag, PduType
+from qm.rpc.pdu.header import write_pdu
 from qm.rpc.security.accounts import Account, Logons
 from qm.rpc.security.ntlm import NtlmClient, NtlmTarget
 from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.security.spnego import SpnegoClient
+from qm.rpc.server import tcp
 from qm.rpc.server.call import Call
 from qm.security.sid import sid_from_text
+from tests.unit.rpc.dialogue import WHOLE
 from tests.unit.rpc.test_security import Accounts
 
 
@@ -273,5 +278,43 @@ def test_connections_of_one_address_are_limited() -> None:
                 "quorate_rpc_refused_total", {"reason": "connections_per_address"}
             )
             assert refused == 1
+
+    in_world(test)
+
+
+async def begun(world: World, fragments: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send some of a call's fragments, and never the last."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.port(0))
+    proposal = Proposal(0, MAPPER.syntax, (NDR20,))
+    writer.write(write_bind(PduType.BIND, 1, Bind(5840, 5840, 0, (proposal,)), None, WHOLE))
+    await reader.read(1)
+    for number in range(fragments):
+        flags = 0 if number else int(PduFlag.FIRST)
+        body = request_head(0, 3, 1 << 20) + bytes(5_000)
+        writer.write(write_pdu(PduType.REQUEST, flags, 2, body))
+    return reader, writer
+
+
+def test_calls_that_are_never_whole_keep_nobody_from_calling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They need no logon. The oldest gives way."""
+    monkeypatch.setattr(tcp, "STUBS_MAX_BYTES", 60_000)
+
+    async def test(world: World) -> None:
+        attackers = [await begun(world, 5) for _ in range(3)]
+        oldest = attackers[0][0]
+        while await oldest.read(1 << 16):
+            pass
+        client = await world.bound()
+        given = Octets(bytes(50_000))
+        assert await client.call(PROBE, 0, given) == given
+        refused = world.metrics.registry.get_sample_value(
+            "quorate_rpc_refused_total", {"reason": "stub"}
+        )
+        assert refused
+        for _, writer in attackers:
+            writer.close()
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
 
     in_world(test)
