@@ -34,7 +34,7 @@ from qm.api.gate.errors import (
 )
 from qm.api.gate.events import EventLog
 from qm.api.gate.identity import LOOPBACK, Principal, Unauthenticated, authenticate
-from qm.api.gate.receiving import NoRequest, Receiving
+from qm.api.gate.receiving import NoRequest, Receiving, end_call
 from qm.api.gate.roles import Rule, rule_of
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.observe.logs import LimitedLog
@@ -410,11 +410,4 @@ async def _decoded_stream(bodies: AsyncIterator[bytes], decode: Decode) -> Async
 
 async def _abort(context: Context, status: status_pb2.Status) -> NoReturn:
     rich: Any = rpc_status.to_status(status)
-    try:
-        await context.abort(rich.code, rich.details, rich.trailing_metadata)
-    except grpc.aio.AbortError:
-        raise
-    except Exception as error:
-        # gRPC says in several ways, none of them public, that the caller is gone. It would log
-        # each with its traceback, as often as a caller likes.
-        raise asyncio.CancelledError("the caller is gone") from error
+    await end_call(context, rich.code, rich.details, rich.trailing_metadata)

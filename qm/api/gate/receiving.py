@@ -9,7 +9,7 @@ bandwidth, which would raise that, is off.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -48,7 +48,7 @@ class Receiving:
         """
         async with self._place(caller):
             loop = asyncio.get_running_loop()
-            ends: list[asyncio.Task[Exception | None]] = []
+            ends: list[asyncio.Task[BaseException]] = []
             # A read must not be cancelled: its buffers are gRPC's until it is done.
             late = loop.call_later(
                 REQUEST_MAX_S, lambda: ends.append(loop.create_task(_end(context)))
@@ -58,8 +58,7 @@ class Receiving:
             finally:
                 late.cancel()
             for end in ends:
-                if (error := await end) is not None:
-                    raise error
+                raise await end
         if not isinstance(body, bytes):
             raise NoRequest("the call has no request")
         return body
@@ -84,10 +83,24 @@ class Receiving:
                 del self._callers[caller]
 
 
-async def _end(context: Any) -> Exception | None:
+async def _end(context: Any) -> BaseException:
     """End a call; return what its handler, which still reads, is to raise then."""
     try:
-        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, _SLOW)
-    except Exception as error:
+        await end_call(context, grpc.StatusCode.DEADLINE_EXCEEDED, _SLOW)
+    except (grpc.aio.AbortError, asyncio.CancelledError) as error:
         return error
-    return None
+
+
+async def end_call(
+    context: Any, code: grpc.StatusCode, text: str, trailing_metadata: Any = ()
+) -> NoReturn:
+    """End a call with an error. Raises CancelledError where its caller is gone."""
+    try:
+        await context.abort(code, text, trailing_metadata)
+    except grpc.aio.AbortError:
+        raise
+    except Exception as error:
+        # gRPC says in several ways, none of them public, that the caller is gone. It would log
+        # each with its traceback, as often as a caller likes.
+        raise asyncio.CancelledError("the caller is gone") from error
+    raise AssertionError("abort raises")

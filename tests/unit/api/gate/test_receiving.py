@@ -136,3 +136,30 @@ def test_a_principal_has_a_limited_number_of_calls_and_streams(
                     call.cancel()
 
     run(scenario())
+
+
+class Gone:
+    """The context of a call whose caller leaves while its request is late."""
+
+    def __init__(self) -> None:
+        self._is_over = asyncio.Event()
+
+    async def read(self) -> object:
+        await self._is_over.wait()
+        return None
+
+    async def abort(self, *_: object) -> None:
+        self._is_over.set()
+        raise RuntimeError('Failed "execute_batch"')
+
+
+def test_a_late_request_whose_caller_is_gone_counts_as_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receiving, "REQUEST_MAX_S", 0.01)
+
+    async def scenario() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await receiving.Receiving().request("carol", Gone())
+
+    asyncio.run(scenario())
