@@ -46,6 +46,7 @@ _NOUNS: Final = {
     "peer": "qm.cli.queues.peer:peer",
     "pki": "qm.cli.cluster.pki:pki",
     "queue": "qm.cli.queues.queue:queue",
+    "search": "qm.cli.queues.search:search",
     "top": "qm.cli.cluster.watch:top",
     "transaction": "qm.cli.queues.transaction:transaction",
     "user": "qm.cli.windows.user:user",

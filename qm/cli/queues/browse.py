@@ -1,6 +1,6 @@
 """Messages in their queues, by the control plane: browsing, returning, their identifiers."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import click
@@ -38,6 +38,28 @@ async def browse(
         token = reply.page_token
         if not token or (limit and len(found) >= limit):
             return found
+
+
+async def pages_of(wire: Any, where: Any) -> AsyncIterator[list[Any]]:
+    """Yield the messages of a queue (a QueueName) page by page, with their bodies. One that is gone
+    meanwhile ends it.
+    """
+    from qm.client.errors import MqError
+    from qm.pb import control_pb2, data_pb2
+
+    token = ""
+    while True:
+        request = control_pb2.BrowseRequest(
+            queue=where, page_size=_PAGE, page_token=token, view=data_pb2.PROPERTIES
+        )
+        try:
+            reply = await wire.call(lambda stubs: stubs.messages.Browse, request)
+        except MqError:
+            return
+        yield list(reply.messages)
+        token = reply.page_token
+        if not token:
+            return
 
 
 async def get_message(wire: Any, name: str, lookup_id: int) -> Any:

@@ -525,6 +525,34 @@ def test_a_send_that_is_cut_short_says_how_far_it_came(qm: Qm) -> None:
     qm("queue", "delete", small, "--yes")
 
 
+def test_messages_are_found_by_what_is_in_them(qm: Qm, orders: str) -> None:
+    other = ".\\private$\\other"
+    qm("queue", "create", other)
+    send(qm, orders, "an invoice", label="Rechnung 7")
+    send(qm, other, "another", label="Invoice")
+    qm("message", "send", other, "--body", "INVOICE wide", "--as", "utf16", "--correlation-id",
+       "ab" * 20)  # fmt: skip
+
+    def found(*arguments: str, exit_code: int = 0) -> list[tuple[str, list[str]]]:
+        rows = qm.json("search", *arguments, exit_code=exit_code)
+        return [(row["queue"].rpartition("\\")[2], row["found_in"]) for row in rows]
+
+    assert sorted(found("invoice")) == [
+        ("orders", ["body"]), ("other", ["body"]), ("other", ["label"]),
+    ]  # fmt: skip
+    assert found("invoice", "--in", "label") == [("other", ["label"])]
+    assert found("rechnung", "--queue", "*other", exit_code=1) == []
+    assert found("abab", "--in", "correlation") == [("other", ["correlation"])]
+    (row,) = qm.json("search", "rechnung")
+    assert found(row["message_id"], "--in", "id") == [("orders", ["id"])]
+    said = qm("search", "invoice", "--limit", "1")
+    assert "there may be more: --limit 1" in said.stderr
+    said = qm("search", "nowhere", "--look-at", "2", exit_code=1)
+    assert "only 2 messages were looked at" in said.stderr
+    qm("search", "", exit_code=USAGE)
+    qm("queue", "delete", other, "--yes")
+
+
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(qm: Qm, orders: str) -> None:
     def dry(*arguments: str) -> str:
         return qm(*arguments, "--dry-run").stderr
