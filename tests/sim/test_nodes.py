@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLEAN = (
     ("--seeds", "1000:1100", "--seconds", "1", "--processes", "2"),
     ("--seeds", "5,6", "--faults", "all"),
+    ("--seeds", "49", "--faults", "rot"),
 )
 """A hundred short seeds as they are drawn, and whole ones. `make sim MACHINE=node` runs more."""
 REPLAYED = ("all", 5)

@@ -4,7 +4,8 @@ A record of the log is written again in its place. A body in a blob file is writ
 and its row changed, as when bodies move. Where no member has the entry of a damaged record any
 more, the bodies that it brought are asked for instead, and the log is dropped up to there.
 
-Nothing counts as healed before its sync has ended and the bytes were read back.
+Nothing counts as healed before its sync has ended, the state that names its place is durable, and
+the bytes were read back.
 """
 
 import asyncio
@@ -89,6 +90,8 @@ class Healer:
         """And when it may be tried again (loop time)."""
         self._told: dict[Damage, None] = {}
         """What an alarm said that no member has."""
+        self._is_durable = True
+        """Whether the state on the disk has the places of all bodies that were restored."""
         self._lock = asyncio.Lock()
 
     @property
@@ -154,6 +157,7 @@ class Healer:
             elif isinstance(one, RangeDamage):
                 await self._heal_range(one)
         await self._heal_bodies([one for one in due if isinstance(one, BodyDamage)])
+        await self._make_durable()
         self._forget_whole(due)
 
     def _forget_whole(self, due: Iterable[Damage]) -> None:
@@ -216,6 +220,7 @@ class Healer:
         if lost and is_complete:
             self._tell_lost(damage, lost)
         elif not lost:
+            await self._make_durable()
             scrub.give_up(scrub.last_index_with(damage.index))
 
     async def _heal_range(self, damage: RangeDamage) -> None:
@@ -255,9 +260,15 @@ class Healer:
 
     async def _restore(self, index: int, packets: Mapping[int, bytes]) -> None:
         for _ in range(WAITS_TO_MOVE_MAX):
+            self._is_durable = False
             if await self._keeping.restore(index, packets):
                 return
             await asyncio.sleep(WAIT_TO_MOVE_S)
+
+    async def _make_durable(self) -> None:
+        if not self._is_durable:
+            await self._keeping.flush_now()
+            self._is_durable = True
 
     async def _bodies_of(self, indexes: set[int]) -> list[KnownBody]:
         """Return the bodies of entries that the state refers to; it reads all rows, in steps."""

@@ -197,8 +197,8 @@ class Housekeeping:
             await asyncio.to_thread(machine.work_on, bodies, removal)
 
     async def restore(self, index: int, packets: Mapping[int, bytes]) -> bool:
-        """Write bodies of an entry in place of damaged copies, durably; return whether it was done:
-        see `Bodies.restore`.
+        """Write bodies of an entry in place of damaged copies; return whether it was done: see
+        `Bodies.restore`. The copies are durable then, their places after a flush.
         """
         async with self._moving:
             if self._machine.is_installing:
@@ -206,6 +206,12 @@ class Housekeeping:
             is_restored = self._machine.store.bodies.restore(index, packets)
             await self._sync_moved()
             return is_restored
+
+    async def flush_now(self) -> None:
+        """Make the state durable as it is now, in a thread. Raises DatabaseFull."""
+        if not self._machine.is_installing:
+            await asyncio.to_thread(self._machine.flush)
+            await self._remove_empty()
 
     async def empty_sparse(self) -> None:
         """Empty blob files with few live bodies, a bounded step per iteration of the event loop."""

@@ -1,0 +1,91 @@
+"""What counts as healed, and when."""
+
+import asyncio
+import errno
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from qm.node.upkeep.healer import BodyDamage, Healer
+from qm.observe.metrics import Metrics
+from qm.store.bodies.body_places import BodyPlace
+
+PLACE = BodyPlace(7, 0, 4, 0, 1)
+
+
+class Body:
+    """One body of a node: its store, its housekeeping and the node that gives it, and all that
+    happened.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.is_whole = False
+        self.is_full = False
+        self.is_installing = False
+        self.suspects: dict[tuple[int, int], BodyPlace | None] = {}
+        self.machine = self.store = self.bodies = self
+
+    def is_damaged(self, place: BodyPlace) -> bool:
+        return not self.is_whole
+
+    async def given(self, places: list[BodyPlace]) -> tuple[dict[BodyPlace, bytes], bool]:
+        return dict.fromkeys(places, b"body"), True
+
+    async def restore(self, index: int, packets: dict[int, bytes]) -> bool:
+        self.calls.append("restored")
+        self.is_whole = True
+        return True
+
+    async def flush_now(self) -> None:
+        self.calls.append("flushed")
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def healer_of(body: Body) -> Healer:
+    return Healer(
+        cast("Any", body),
+        cast("Any", SimpleNamespace(bodies=body.given)),
+        cast("Any", body),
+        Metrics(CollectorRegistry()),
+        lambda name, text: body.calls.append(name),
+        lambda name, text: body.calls.append(name),
+    )
+
+
+def test_a_body_is_healed_when_its_new_place_survives_a_power_loss() -> None:
+    async def scenario() -> None:
+        body = Body()
+        healer = healer_of(body)
+        healer.found([BodyDamage(7, 0, PLACE)])
+        await healer.heal()
+        assert body.calls == ["damaged", "restored", "flushed", "healed"]
+        assert healer.is_whole
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_without_space_for_the_place_leaves_it_damaged() -> None:
+    async def scenario() -> None:
+        body = Body()
+        healer = healer_of(body)
+        healer.found([BodyDamage(7, 0, PLACE)])
+        body.is_full = True
+        with pytest.raises(OSError, match="No space"):
+            await healer.heal()
+        assert not healer.is_whole
+        body.is_full = False
+        await again(healer)
+        assert body.calls[-2:] == ["flushed", "healed"]
+
+    asyncio.run(scenario())
+
+
+async def again(healer: Healer) -> None:
+    """As when its time has come."""
+    for damage in list(healer._known):
+        healer._known[damage] = 0.0
+    await healer.heal()
