@@ -33,6 +33,7 @@ class Operator:
         self.outgoing: Any = control_pb2_grpc.OutgoingControlStub(channel)
         self.peers: Any = control_pb2_grpc.PeerControlStub(channel)
         self.directory: Any = control_pb2_grpc.DirectoryControlStub(channel)
+        self.certificate: Any = control_pb2_grpc.CertificateControlStub(channel)
         self.messages: Any = control_pb2_grpc.MessageControlStub(channel)
         self.clients: Any = control_pb2_grpc.ClientControlStub(channel)
         self.definitions: Any = control_pb2_grpc.DefinitionControlStub(channel)

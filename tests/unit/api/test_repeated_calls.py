@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from qm.api.gate.calls import CALL_ID_KEY
 from qm.api.gate.roles import RULES
+from qm.client.signing import new_signer
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 from tests.cluster.harness import Harness, run
@@ -322,6 +323,23 @@ async def keeping_an_object_of_the_directory(both: Both) -> None:
     assert [one.identifier for one in listed.objects] == [first.identifier]
 
 
+async def registering_a_certificate(both: Both) -> None:
+    person = pb.Person(principal="alice")
+    register = pb.RegisterCertificateRequest(
+        certificate=new_signer("alice", 1024, 30).certificate, person=person
+    )
+    first, again = await both.twice("certificate/Register", register)
+    assert first == again
+
+    async def registered() -> None:
+        await both.there.certificate.Register(register)
+
+    remove = pb.RemoveCertificateRequest(digest=first.digest, person=person)
+    await both.twice("certificate/Remove", remove, registered)
+    listed = await both.here.certificate.List(pb.ListCertificatesRequest(person=person))
+    assert [one.digest for one in listed.certificates] == [first.digest]
+
+
 async def repeatable(both: Both) -> None:
     """These may be done twice: a state that is wanted, or one more of what does no harm."""
     await both.twice("cluster/Drain", pb.DrainRequest(node="n3"))
@@ -337,7 +355,7 @@ CASES: Final[tuple[Case, ...]] = (
     *(purging, holding_an_outgoing_queue, returning),
     *(returning_a_transactional_message, returning_from_a_subqueue, resolving, closing_a_client),
     *(importing, members, leadership, repeatable, forgetting_a_peer, setting_an_access_list),
-    keeping_an_object_of_the_directory,
+    *(keeping_an_object_of_the_directory, registering_a_certificate),
 )
 STREAMS: Final = {"node/CreateBackup"}
 """A caller that repeats one begins again; nothing was changed."""
