@@ -26,6 +26,7 @@ SENDER_ID_SID: Final = 1
 SENDER_ID_QUEUE_MANAGER: Final = 2
 
 _LAYOUT: Final = Struct("<HHHHII")
+SECURITY_HEADER_MIN_BYTES: Final = _LAYOUT.size
 _PROVIDER_TYPE: Final = Struct("<I")
 _ITEMS: Final = ("SecurityID", "EncryptionKey", "Signature", "SenderCert", "ProviderInfo")
 

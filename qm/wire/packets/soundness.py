@@ -3,8 +3,10 @@
 A packet is sound exactly when `parse_user_message` reads it. Parsing costs ten times as much as the
 rest of an arrival, so common packets are judged by their shape: the bytes of UserHeader from its
 Flags to the end of the names alone decide whether that header is valid, and senders repeat them
-from message to message. What varies (sequence numbers, sizes, label) is checked each time, unless
-it equals the previous packet's; packets with rarer headers go through the parser.
+from message to message. The same holds for the whole SecurityHeader of messages that are neither
+signed nor encrypted, which names their sender. What varies (sequence numbers, sizes, label) is
+checked each time, unless it equals the previous packet's; packets with rarer headers go through the
+parser.
 """
 
 from struct import Struct
@@ -13,6 +15,7 @@ from typing import Final
 from qm.wire.bounds import aligned
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR
 from qm.wire.headers.message_properties import MESSAGE_PROPERTIES_MIN_BYTES
+from qm.wire.headers.security_header import SECURITY_HEADER_MIN_BYTES, security_header_size
 from qm.wire.headers.transaction_header import FLAG_CG, TRANSACTION_HEADER_MIN_BYTES
 from qm.wire.headers.user_header import (
     AQ_SHIFT,
@@ -51,7 +54,7 @@ _GLANCE: Final = Struct(f"<2xH{_SHAPE_AT - 4}xIH").unpack_from
 _TRANSACTION: Final = Struct("<I8xII").unpack_from
 # LabelLength, MessageSize, AllocationBodySize, ExtensionSize.
 _PROPERTIES: Final = Struct("<xB30xII12xI").unpack_from
-_RARE: Final = FLAG_SH | FLAG_MQ | FLAG_HH | FLAG_CQ
+_RARE: Final = FLAG_MQ | FLAG_HH | FLAG_CQ
 _OTHER_NAMES: Final = QUEUE_TYPE_MASK << AQ_SHIFT | QUEUE_TYPE_MASK << RQ_SHIFT
 _NUL: Final = b"\0\0"
 _DIRECT: Final = QUEUE_TYPE_DIRECT << DQ_SHIFT
@@ -61,10 +64,12 @@ _DESTINATION: Final = QUEUE_TYPE_MASK << DQ_SHIFT
 class PacketJudge:
     """Judges packets; one serves all sessions of an edge."""
 
-    __slots__ = ("_base", "_repeated", "_repeated_end", "_shapes", "_size")
+    __slots__ = ("_base", "_repeated", "_repeated_end", "_senders", "_shapes", "_size")
 
     def __init__(self) -> None:
         self._shapes: set[bytes] = set()
+        # SecurityHeaders that only name a sender.
+        self._senders: set[bytes] = set()
         # From the last sound packet that was not transactional: its size, the start of its
         # BaseHeader, and everything from UserHeader.Flags to the end of the label.
         self._size = 0
@@ -72,11 +77,11 @@ class PacketJudge:
         self._repeated_end = 0
 
     def judge(self, block: bytes, start: int, stop: int) -> UserMessage | None:
-        """Return None for a sound packet without security headers.
+        """Return None for a sound packet that is neither signed nor encrypted.
 
         `block[start:stop]` was framed: BaseHeader is valid, PacketSize is `stop - start`, and no
-        SessionHeader follows. A packet that had to be parsed is returned, as is every packet with a
-        SecurityHeader. Raises ProtocolError, offsets counted from the packet's start.
+        SessionHeader follows. A packet that had to be parsed is returned, as is every packet that
+        is signed or encrypted. Raises ProtocolError, offsets counted from the packet's start.
         """
         if (
             stop - start == self._size
@@ -92,13 +97,15 @@ class PacketJudge:
         else:
             names_end = _names_end(block, start, stop, flags)
         shape = block[start + _SHAPE_AT : names_end]
-        label_end = _label_end(block, names_end, stop, flags) if shape in self._shapes else 0
+        label_end = 0
+        if shape in self._shapes:
+            label_end = _label_end(block, names_end, stop, flags, self._senders)
         if not label_end:
             message = self._parse(block, start, stop)
-            if len(shape) <= SHAPE_MAX_BYTES:
-                if len(self._shapes) >= SHAPES_MAX:
-                    self._shapes.clear()
-                self._shapes.add(shape)
+            _remember(self._shapes, shape)
+            if flags & FLAG_SH and _only_names_its_sender(message):
+                at = names_end + (TRANSACTION_HEADER_MIN_BYTES if flags & FLAG_TH else 0)
+                _remember(self._senders, block[at : at + security_header_size(block, at)])
             return message
         if not flags & FLAG_TH:
             self._size = stop - start
@@ -111,6 +118,26 @@ class PacketJudge:
         return parse_user_message(memoryview(block)[start:stop], 0, stop - start)[0]
 
 
+def _remember(known: set[bytes], part: bytes) -> None:
+    if len(part) <= SHAPE_MAX_BYTES:
+        if len(known) >= SHAPES_MAX:
+            known.clear()
+        known.add(part)
+
+
+def _only_names_its_sender(message: UserMessage) -> bool:
+    """Whether nothing in its SecurityHeader has to be verified or decrypted."""
+    security, transaction = message.security, message.transaction
+    if transaction is not None and transaction.connector_qm_guid is not None:
+        return False  # the TransactionHeader is longer
+    return security is not None and not (
+        security.is_body_encrypted
+        or security.encryption_key
+        or security.signature
+        or security.sender_cert
+    )
+
+
 def _names_end(block: bytes, start: int, stop: int, flags: int) -> int:
     position = start + _NAMES_AT
     for shift in (DQ_SHIFT, AQ_SHIFT, RQ_SHIFT):
@@ -120,7 +147,7 @@ def _names_end(block: bytes, start: int, stop: int, flags: int) -> int:
     return position
 
 
-def _label_end(block: bytes, at: int, stop: int, flags: int) -> int:
+def _label_end(block: bytes, at: int, stop: int, flags: int, senders: set[bytes]) -> int:
     """Return where the label ends if everything after the names is valid and ends where the
     packet does, else 0.
     """
@@ -131,6 +158,13 @@ def _label_end(block: bytes, at: int, stop: int, flags: int) -> int:
         if not number or previous > PREVIOUS_TX_SEQUENCE_NUMBER_MAX or tx_flags & FLAG_CG:
             return 0
         at += TRANSACTION_HEADER_MIN_BYTES
+    if flags & FLAG_SH:
+        if at + SECURITY_HEADER_MIN_BYTES > stop:
+            return 0
+        end = at + security_header_size(block, at)
+        if block[at:end] not in senders:
+            return 0
+        at = end
     label_at = at + MESSAGE_PROPERTIES_MIN_BYTES
     if label_at > stop:
         return 0

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from struct import pack_into
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from qm.session.framing import message_run
 from qm.wire.errors import ProtocolError
 from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.packet import write_packet
 from qm.wire.packets.soundness import SHAPES_MAX, PacketJudge
 from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.identifiers import TxSequenceId
 from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.wire import strategies
 
@@ -30,6 +35,12 @@ def parsed(raw: bytes) -> UserMessage | str:
         return str(error)
 
 
+def names_its_sender(security: SecurityHeader) -> bool:
+    """Whether there is nothing to verify and nothing to decrypt."""
+    secrets = security.encryption_key, security.signature, security.sender_cert
+    return not any(secrets) and not security.is_body_encrypted
+
+
 def judged(judge: PacketJudge, raw: bytes) -> UserMessage | str | None:
     """What the judge says of it, among neighbours."""
     start = len(NEIGHBOUR)
@@ -43,7 +54,7 @@ def check(judge: PacketJudge, raw: bytes) -> None:
     verdict, expected = judged(judge, raw), parsed(raw)
     if verdict is None:
         assert isinstance(expected, UserMessage), expected
-        assert expected.security is None
+        assert expected.security is None or names_its_sender(expected.security)
     else:
         assert verdict == expected
 
@@ -113,6 +124,42 @@ def test_a_label_may_not_reach_into_the_next_packet() -> None:
         assert "MessagePropertiesHeader" in error.field
     else:
         raise AssertionError(verdict)
+
+
+SID = bytes.fromhex("010500000000000515000000") + bytes(range(16))
+TRANSACTION = TransactionHeader(TxSequenceId(time_stamp=9, ordinal=1), 5, 4)
+
+
+@pytest.mark.parametrize("transaction", [None, TRANSACTION])
+def test_a_sender_named_before_is_not_parsed_again(transaction: TransactionHeader | None) -> None:
+    def raw(body: bytes, security: SecurityHeader) -> bytes:
+        header = UserHeader(bytes(16), DirectQueueFormatName("OS:h\\q"), is_recoverable=True)
+        return write_packet(
+            UserMessage(
+                header,
+                MessagePropertiesHeader(body, "label"),
+                transaction,
+                security,
+                priority=0,
+            )
+        )
+
+    judge = PacketJudge()
+    named = SecurityHeader(sender_id_type=1, security_id=SID)
+    assert isinstance(judged(judge, raw(b"first", named)), UserMessage)
+    for body in (b"second", b"third", b"longer than those before"):
+        assert judged(judge, raw(body, named)) is None
+    for other in (
+        structs.replace(named, security_id=SID[::-1]),
+        structs.replace(named, is_body_encrypted=True, encryption_key=b"key"),
+        structs.replace(named, signature=b"signed", sender_cert=b"certificate"),
+    ):
+        assert isinstance(judged(judge, raw(b"body", other)), UserMessage)
+        check(judge, raw(b"body", other))
+    sound = raw(b"body", named)
+    for at in range(16, len(sound)):
+        check(judge, sound[:at] + bytes((sound[at] ^ 0xFF,)) + sound[at + 1 :])
+        check(judge, sound)
 
 
 def test_shapes_are_bounded() -> None:
