@@ -131,3 +131,19 @@ def test_a_scan_finds_what_was_put_and_not_what_lies_beyond_its_bounds(tmp_path:
         assert sorted(keys) == [b"1", b"2", b"3"]
         assert state.scan(Table.META, b"5", HIGH, 9, backward=backward) == []
     state.close()
+
+
+def test_a_lack_of_space_while_all_is_rewritten_has_its_name(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "db")
+
+    class Full:
+        def compact_range(self, *_: object) -> None:
+            raise Exception("IO error: No space left on device: While appending to file: /d/9.sst")
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    real, database._rocks = database._rocks, Full()  # type: ignore[assignment]
+    with pytest.raises(DatabaseFull):
+        database.compact()
+    real.close()

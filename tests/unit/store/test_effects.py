@@ -1,5 +1,6 @@
 """The chain over entries, and what is kept of them for the archive."""
 
+import struct
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -353,3 +354,19 @@ def test_rows_of_the_versions_before_are_read(node: Node) -> None:
         assert unpack_kept(now.index, row) == now
         with pytest.raises(ValueError, match="upgrade this node"):
             unpack_kept(now.index, b"\xff" + row[1:])
+
+
+def test_the_value_of_the_chain_says_all_before_it_and_where_an_entry_stands() -> None:
+    before, data = bytes(range(32)), b"d" * 32
+    expected = sha256(before + struct.pack(">QQ", 7, 3) + data).digest()
+    assert chained(before, 7, 3, data) == expected
+
+
+def test_what_was_kept_for_an_archiver_goes_with_it(tmp_path: Path) -> None:
+    node = Node(tmp_path / "archiving", keeps_effects=True)
+    node.put(setup_commands(), [arrivals(packet(1))])
+    assert node.store.state.scan(Table.EFFECTS, b"", b"\xff" * 9, 99)
+    node.keeps_effects = False
+    node = node.reopen()
+    assert not node.store.state.scan(Table.EFFECTS, b"", b"\xff" * 9, 99)
+    node.close()

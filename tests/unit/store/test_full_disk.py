@@ -14,6 +14,7 @@ from qm.model.values.commands import Command
 from qm.model.values.rows import unpack_position
 from qm.store import store as store_module
 from qm.store.bodies import blobs as blobs_module
+from qm.store.bodies.blobs import moved_entry
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.database import Database, DatabaseFull
 from qm.store.replay import _RecentEntries as RecentEntries
@@ -126,6 +127,41 @@ def test_sparse_files_are_emptied_once_there_is_space(
     assert before - {path.name for path in blobs.iterdir()}, "no sparse file went"
     assert bodies_in(node) == 40 - CONSUMED + 30
     node.close()
+
+
+def test_a_step_of_emptying_sparse_files_copies_a_bounded_number_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs_module, "BLOB_FILE_BYTES", 60 * 1024)
+    monkeypatch.setattr(blobs_module, "SPARSE_BYTES_PER_STEP", 1)
+    node = sparse_node(tmp_path / "node")
+    assert [node.store.bodies.empty_sparse() for _ in range(2)] == [1, 1]
+    node.close()
+
+
+def test_moves_are_durable_once_a_flush_covers_them(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    node.put(*([arrivals(packet(n, body=b"x" * 3_000))] for n in range(1, 31)))
+    before = node.store.bodies.recorded
+    bodies = node.store.bodies
+    bodies.move_ahead(node.log.last_index())
+    sync = bodies.begin_sync()
+    sync.run()
+    bodies.end_sync(sync)
+    assert bodies.recorded == before + 1
+    node.close()
+
+
+def test_a_packet_that_an_entry_never_had_has_no_place() -> None:
+    entry = moved_entry(3, 100, [5, 0, 7])
+    assert [entry.span(ordinal) for ordinal in range(5)] == [
+        (100, 5),
+        (105, 0),
+        (105, 7),
+        (0, 0),
+        (0, 0),
+    ]
 
 
 # The state ---------------------------------------------------------------------------------
@@ -252,6 +288,7 @@ def test_a_state_that_cannot_be_opened_again_yet_says_so_until_it_can(
                 node.store.reopen()
             for work in (node.store.flush, node.store.pin, node.compact):
                 assert refused(work)
+            assert refused(lambda: node.store._retire(1, 1)), "bodies would go with the entries"
     node.store.reopen()
     assert node.store.verify()
     assert bodies_in(node) == 1

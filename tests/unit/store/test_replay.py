@@ -8,9 +8,11 @@ import pytest
 from qm.model.values import commands
 from qm.store.audit import prove
 from qm.store.digest import digest_bytes
-from qm.store.replay import Replay
+from qm.store.replay import Replay, _RecentEntries
 from qm.store.store import Diverged
+from raft.log_view import Compacted
 from raft.machine import SnapshotSource
+from raft.types import Entry, EntryKind
 from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
 
@@ -94,3 +96,15 @@ def test_entries_that_tell_of_another_majority_end_a_replay(node: Node, tmp_path
     with pytest.raises(Diverged):
         replay.apply(entries_of(node)[-1:])
     replay.close()
+
+
+def test_entries_are_kept_up_to_a_size() -> None:
+    entries = _RecentEntries()
+    entries.append([Entry(index, 1, EntryKind.DATA, bytes(10)) for index in range(1, 7)])
+    entries.drop(25)
+    assert entries.size_bytes == 20
+    entries.append([Entry(7, 1, EntryKind.DATA, bytes(5))])
+    entries.drop(25)
+    assert len(entries.read_entry(5)) == 10
+    with pytest.raises(Compacted):
+        entries.read_entry(4)

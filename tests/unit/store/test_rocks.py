@@ -134,3 +134,20 @@ def test_liveness_counts_references(path: Path) -> None:
     assert list(rocks.liveness.live(0, 10)) == []
     assert [key for key, _ in rocks.rows()] == [bytes((Table.APPLIED,))]
     rocks.close()
+
+
+def test_rows_that_are_deleted_and_not_committed_yet_are_passed_over(path: Path) -> None:
+    rocks = RocksState(open_database(path))
+    rocks.put_rows(Table.QUEUE, {bytes((key,)): b"1" for key in range(10)})
+    rocks.commit(1, 1)
+    rocks.delete_rows(Table.QUEUE, [b"\0", b"\1", b"\2", b"\7"])
+    rocks.delete(Table.QUEUE, b"\3")
+
+    def found(limit: int, *, backward: bool = False) -> list[int]:
+        rows = rocks.scan(Table.QUEUE, b"\0", b"\xff", limit, backward=backward)
+        return [key[0] for key, _ in rows]
+
+    assert found(3) == [4, 5, 6]
+    assert found(3, backward=True) == [9, 8, 6]
+    assert found(9) == [4, 5, 6, 8, 9]
+    rocks.close()

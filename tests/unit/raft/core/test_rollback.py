@@ -82,6 +82,7 @@ def test_it_is_healed_by_a_snapshot_where_the_log_no_longer_reaches() -> None:
     group.tick(2 * HEARTBEAT_TICKS)
     assert group["a"].wanted == ["c.1"]
     assert c.core.owed == leader.commit
+    assert leader.owing_followers == ("c.1",)
     meta = group["a"].snapshot_meta()
     leader.offer_snapshot("c.1", meta)
     group.settle()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from raft.inspection import Inspection
 from raft.log.disk import DiskDirectory
 from raft.log.files import Directory
 from raft.log.log import Log, LogConfig, has_log
@@ -526,3 +527,49 @@ class TestSettings:
     def test_impossible_ones_are_refused(self, changes: dict[str, int]) -> None:
         with pytest.raises(ValueError, match="must be"):
             LogConfig(**({"group": 1, "salt": 1} | changes))
+
+
+class TestInspection:
+    """What a log on disk says while nothing has it open for writing."""
+
+    def test_members_are_those_of_the_snapshot_or_of_a_newer_entry(
+        self, directory: Directory, log: Log
+    ) -> None:
+        log.append(HardState(1, None, 0), entries(1, 4))
+        sync(log)
+        log.close()
+        with Inspection.open(directory, CONFIG.group) as inspection:
+            assert inspection.configuration() == Configuration(())
+        log = Log.open(directory, CONFIG)
+        log.reset(meta(9))
+        log.close()
+        with Inspection.open(directory, CONFIG.group) as inspection:
+            assert inspection.configuration() == MEMBERS
+
+    @pytest.mark.parametrize("missing", range(-150, 700, 50))
+    def test_no_file_is_filled_beyond_its_end(
+        self, directory: Directory, log: Log, missing: int
+    ) -> None:
+        """An entry of nearly a segment leaves room for records that are not entries."""
+        log.append(None, entries(1, 3))
+        log.append(None, entries(3, 4, size=CONFIG.segment_bytes - missing))
+        for term in range(1, 4):
+            log.append(HardState(term, None, 0), ())
+        sync(log)
+        log.close()
+        with Inspection.open(directory, CONFIG.group) as inspection:
+            assert inspection.last_index == 3
+            assert inspection.hard_state.term == 3
+            for segment in inspection.segments():
+                assert segment.used_bytes <= segment.size_bytes
+        log = Log.open(directory, CONFIG)
+        assert len(log.entries(3, 4, 1 << 20)[0].data) == CONFIG.segment_bytes - missing
+        log.close()
+
+
+def test_nothing_can_go_from_a_log_that_has_one_segment(log: Log) -> None:
+    log.append(None, entries(1, 4))
+    sync(log)
+    assert log.retirable(3) == 0
+    log.reset(meta(9))
+    assert log.retirable(9) == 9

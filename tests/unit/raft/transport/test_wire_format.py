@@ -147,6 +147,14 @@ class TestHostileBytes:
             with pytest.raises(FrameError):
                 decode(Frame(envelopes=whole[:length]).SerializeToString())
 
+    def test_a_node_without_a_name(self) -> None:
+        meta = SnapshotMeta(7, 3, Configuration(("nameless",)), 100)
+        whole = Frame.FromString(encode(Envelope(1, A, B, 3, InstallSnapshot(meta)))).envelopes
+        changed = whole.replace(b"\x08nameless", b"\x00")
+        assert len(changed) == len(whole) - len("nameless")
+        with pytest.raises(FrameError):
+            decode(Frame(envelopes=changed).SerializeToString())
+
     def test_another_cluster(self) -> None:
         frame = FrameEncoder(CLUSTER[::-1], A).encode([])
         with pytest.raises(FrameError) as caught:
