@@ -24,6 +24,7 @@ from qm.model.messages.endings import Endings
 from qm.model.messages.enqueue import Enqueue
 from qm.model.messages.move import Moving
 from qm.model.messages.reports import Reports
+from qm.model.messages.returns import Returns
 from qm.model.queries.view import View
 from qm.model.state.bindings import Bindings
 from qm.model.state.ledger import Ledger
@@ -84,17 +85,18 @@ class Machine:
         )
         principals = Principals(ledger)
         administration = Administration(ledger, registry, outgoing, principals)
-        purging = Purging(ledger, registry, endings, principals)
+        returns = Returns(ledger, endings, moving, administration.poison_queue)
+        purging = Purging(ledger, registry, endings, returns, principals)
         clients = Clients(ledger, enqueue, principals)
         opens = Opens(ledger, registry, clients, outgoing, administration)
-        transactions = Transactions(ledger, clients, endings, moving, outgoing)
-        reads = Reads(ledger, clients, opens, transactions, endings, moving)
+        transactions = Transactions(ledger, clients, endings, moving, returns, outgoing)
+        reads = Reads(ledger, clients, opens, transactions, endings, moving, returns)
         sending = Sending(
             ledger, registry, clients, enqueue, endings, outgoing, transactions, opens
         )
         delivery = Delivery(ledger, endings, outgoing, bindings)
         restoring = Restoring(ledger, registry, outgoing, delivery)
-        expiry = Expiry(ledger, endings, duplicates)
+        expiry = Expiry(ledger, endings, returns, duplicates)
         clients.on_close += [reads.release_owner, transactions.release_owner, opens.release_owner]
         expiry.on_lease |= {
             LeaseKind.CLIENT: lambda key: clients.lease_due(key[:-1].decode()),

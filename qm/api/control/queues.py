@@ -54,7 +54,7 @@ from qm.model.values.commands import (
     SetQueueManager,
 )
 from qm.model.values.elements import QueueKind
-from qm.model.values.limits import QUEUES_PER_PRINCIPAL_MAX, QUOTA_QUEUES
+from qm.model.values.limits import APPLY_VERSION, QUEUES_PER_PRINCIPAL_MAX, QUOTA_QUEUES
 from qm.model.values.records import Queue, QueueManager
 from qm.names.errors import QueueNameError
 from qm.names.path_name import parse_path_name
@@ -121,7 +121,9 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     ) -> pb.SetReply:
         def make() -> Command:
             changes, sids, manager = make_changes(), caller().sids, self._manager_record()
-            values, refusal = decode_attributes(QUEUE_MANAGER_ATTRIBUTES, changes, is_change=True)
+            values, refusal = decode_attributes(
+                QUEUE_MANAGER_ATTRIBUTES, changes, APPLY_VERSION, is_change=True
+            )
             if not refusal and _SECURITY in values:
                 check_manager_list(manager, values[_SECURITY])
             if changes.keys() == {_SECURITY}:

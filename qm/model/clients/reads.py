@@ -13,8 +13,9 @@ from qm.model.clients.opens import READING, Opens
 from qm.model.clients.transactions import Transactions
 from qm.model.messages.endings import EFFECT_OF_REASON, Endings
 from qm.model.messages.move import Moving
+from qm.model.messages.returns import Returns
 from qm.model.messages.seek import select
-from qm.model.messages.unlock import give_back, is_purge_pending
+from qm.model.messages.unlock import is_purge_pending
 from qm.model.state.granting import is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.people import with_groups
@@ -51,6 +52,7 @@ class Reads:
         transactions: Transactions,
         endings: Endings,
         moving: Moving,
+        returns: Returns,
     ) -> None:
         self._ledger = ledger
         self._clients = clients
@@ -58,6 +60,7 @@ class Reads:
         self._transactions = transactions
         self._endings = endings
         self._moving = moving
+        self._returns = returns
 
     # Reading -----------------------------------------------------------------------------
 
@@ -218,7 +221,7 @@ class Reads:
         if command.delete and not is_purge_pending(queue, key):
             self._endings.end(queue, key, position, command.reason)
         else:
-            give_back(self._ledger, self._endings, queue, key, position)
+            self._returns.give_back(queue, key, position)
         return Outcome(MQ_OK)
 
     def _lent(self, client_id: str, queue: QueueInHand, key: int) -> Position | None:
@@ -256,7 +259,7 @@ class Reads:
             queue = self._ledger.queue(queue_id)
             position = None if queue is None else self._lent(client_id, queue, key)
             if queue is not None and position is not None:
-                give_back(self._ledger, self._endings, queue, key, position)
+                self._returns.give_back(queue, key, position)
 
     # Moving ------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from typing import Final
 from qm.model.clients.clients import Clients, client_key
 from qm.model.messages.endings import Endings
 from qm.model.messages.move import Moving
-from qm.model.messages.unlock import give_back, is_purge_pending
+from qm.model.messages.returns import Returns
+from qm.model.messages.unlock import is_purge_pending
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.tables import Table
@@ -50,12 +51,14 @@ class Transactions:
         clients: Clients,
         endings: Endings,
         moving: Moving,
+        returns: Returns,
         outgoing: OutgoingQueues,
     ) -> None:
         self._ledger = ledger
         self._clients = clients
         self._endings = endings
         self._moving = moving
+        self._returns = returns
         self._outgoing = outgoing
 
     def find(self, transaction_id: bytes) -> Transaction | None:
@@ -183,7 +186,8 @@ class Transactions:
                 self._endings.roll_back(queue, operation.lookup_identifier, position)
             else:
                 position.flags &= ~PositionFlag.ALLOW_PEEK_WHEN_LOCKED
-                give_back(self._ledger, self._endings, queue, operation.lookup_identifier, position)
+                key = operation.lookup_identifier
+                self._returns.give_back(queue, key, position, is_abort=True)
         self._end(transaction_id, transaction, TransactionState.ABORTED)
 
     def owned(self, client_id: str) -> list[bytes]:
@@ -320,7 +324,7 @@ class Transactions:
         else:
             target = self._ledger.queue(operation.target_queue)
             if target is None or target.record.is_deleting:
-                give_back(self._ledger, self._endings, queue, key, position)
+                self._returns.give_back(queue, key, position)
             else:
                 self._moving.carry(queue, key, position, target)
         return tag

@@ -27,10 +27,17 @@ from qm.model.values.commands import (
     SetQueueManager,
 )
 from qm.model.values.effects import Outcome
-from qm.model.values.elements import OutgoingAdminState, QueueKind, QueuePrivacyLevel, QueueType
+from qm.model.values.elements import (
+    OutgoingAdminState,
+    PoisonAction,
+    QueueKind,
+    QueuePrivacyLevel,
+    QueueType,
+)
 from qm.model.values.limits import (
     APPLY_VERSION,
     ORDER_ACK_ORDINALS,
+    POISON_SUBQUEUE,
     QUEUES_MAX,
     QUEUES_PER_PRINCIPAL_MAX,
     QUOTA_QUEUES,
@@ -150,7 +157,7 @@ class Administration:
         if command.if_version is not None and command.if_version != manager.version:
             return Outcome(ErrorCode.MQ_ERROR_PROPERTIES_CONFLICT, value=manager.version)
         values, refusal = decode_attributes(
-            QUEUE_MANAGER_ATTRIBUTES, command.changes, is_change=True
+            QUEUE_MANAGER_ATTRIBUTES, command.changes, self._ledger.behaviour, is_change=True
         )
         if refusal:
             return Outcome(refusal)
@@ -216,7 +223,9 @@ class Administration:
             return Outcome(refusal)
         if self._is_greedy(command.sender_sids):
             return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, value=QUOTA_QUEUES)
-        values, refusal = decode_attributes(QUEUE_ATTRIBUTES, command.attributes, is_change=False)
+        values, refusal = decode_attributes(
+            QUEUE_ATTRIBUTES, command.attributes, self._ledger.behaviour, is_change=False
+        )
         if refusal:
             return Outcome(refusal)
         security = values.pop(_SECURITY, command.security_descriptor)
@@ -275,6 +284,7 @@ class Administration:
         values["privacy_level"] = QueuePrivacyLevel(
             values.get("privacy_level", QueuePrivacyLevel.OPTIONAL)
         )
+        values["poison_action"] = PoisonAction(values.get("poison_action", PoisonAction.MOVE))
         record = Queue(
             queue_id=self._ledger.next_queue_id(),
             identifier=command.identifier,
@@ -334,7 +344,16 @@ class Administration:
         sids = with_groups(self._ledger, sender_sids)
         if not is_granted_on_queue(parent, sids, QueueAccess.RECEIVE_MESSAGE):
             return ErrorCode.MQ_ERROR_ACCESS_DENIED
-        record = parent.record
+        return self._create_subqueue(parent.record, name.subqueue)
+
+    def poison_queue(self, record: Queue) -> int:
+        """Return the queue_id of a queue's subqueue for poison messages, created on its first use,
+        or an MQ_ERROR.
+        """
+        known = self._registry.subqueue(record.queue_id, POISON_SUBQUEUE)
+        return known or self._create_subqueue(record, POISON_SUBQUEUE)
+
+    def _create_subqueue(self, record: Queue, subname: str) -> int:
         is_full = (
             len(self._registry.subqueues(record.queue_id)) >= SUBQUEUES_PER_QUEUE_MAX
             or self._ledger.counters.queue_count >= QUEUES_MAX
@@ -347,8 +366,8 @@ class Administration:
             identifier=record.identifier,
             kind=QueueKind.SUBQUEUE,
             queue_type=record.queue_type,
-            pathname=f"{record.pathname};{name.subqueue}",
-            qualified_pathname=f"{record.qualified_pathname};{name.subqueue}",
+            pathname=f"{record.pathname};{subname}",
+            qualified_pathname=f"{record.qualified_pathname};{subname}",
             create_time=now,
             modify_time=now,
             transactional=record.transactional,
@@ -369,7 +388,9 @@ class Administration:
             return Outcome(refusal)
         if command.if_version is not None and command.if_version != record.version:
             return Outcome(ErrorCode.MQ_ERROR_PROPERTIES_CONFLICT, value=record.version)
-        values, refusal = decode_attributes(QUEUE_ATTRIBUTES, command.changes, is_change=True)
+        values, refusal = decode_attributes(
+            QUEUE_ATTRIBUTES, command.changes, self._ledger.behaviour, is_change=True
+        )
         if refusal:
             return Outcome(refusal)
         if not self._names_queue_rights(values.get(_SECURITY, b"")):
@@ -377,6 +398,7 @@ class Administration:
         for name, value in values.items():
             setattr(record, name, value)
         record.privacy_level = QueuePrivacyLevel(record.privacy_level)
+        record.poison_action = PoisonAction(record.poison_action)
         record.modify_time = self._ledger.now_ms // 1000
         record.version += 1
         record.sd_version += _SECURITY in values

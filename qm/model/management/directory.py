@@ -169,7 +169,9 @@ class Directory:
         existing = self._ledger.record(Table.DIRECTORY, command.identifier, DirectoryObjectRow)
         if command.attributes is None:
             return self._delete(command.identifier, existing)
-        values, refusal = decode_attributes(known, command.attributes, is_change=False)
+        values, refusal = decode_attributes(
+            known, command.attributes, self._ledger.behaviour, is_change=False
+        )
         object_type = DirectoryObjectType(command.object_type)
         refusal = refusal or refusal_of(object_type, values, self._ledger.behaviour)
         if refusal:

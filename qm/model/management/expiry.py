@@ -8,6 +8,7 @@ from typing import Final
 
 from qm.model.arrivals.duplicates import Duplicates
 from qm.model.messages.endings import Endings
+from qm.model.messages.returns import Returns
 from qm.model.messages.unlock import is_purge_pending
 from qm.model.state.ledger import Ledger
 from qm.model.state.tables import Table
@@ -34,9 +35,12 @@ LEASES_PER_TICK_MAX: Final = 1
 class Expiry:
     """Applies ClockTick."""
 
-    def __init__(self, ledger: Ledger, endings: Endings, duplicates: Duplicates) -> None:
+    def __init__(
+        self, ledger: Ledger, endings: Endings, returns: Returns, duplicates: Duplicates
+    ) -> None:
         self._ledger = ledger
         self._endings = endings
+        self._returns = returns
         self._duplicates = duplicates
         self.on_lease: dict[LeaseKind, Callable[[bytes], None]] = {}
         """Functions that settle a due lease, by kind; each gets the owner from the lease's key."""
@@ -68,6 +72,8 @@ class Expiry:
             position = ledger.position(queue_id, key)
             assert position is not None
             if position.state != PositionState.AVAILABLE:
+                if self._returns.end_delay(queue, key, position):
+                    continue
                 position.flags |= PositionFlag.EXPIRY_DUE
                 ledger.put_position(queue_id, key, position)
             elif not is_purge_pending(queue, key):

@@ -3,6 +3,8 @@
 from typing import Final
 
 from qm.model.messages.endings import Endings
+from qm.model.messages.returns import Returns
+from qm.model.messages.unlock import is_purge_pending
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
 from qm.model.state.people import with_groups
@@ -12,6 +14,7 @@ from qm.model.state.tables import Table
 from qm.model.values.commands import DeleteQueue, PurgeQueue, PurgeStep
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import QueueKind
+from qm.model.values.limits import VERSION_OF_RETURNS
 from qm.model.values.records import Lock, PurgeRow, decode
 from qm.model.values.rows import POSITION_KEY, QUEUE_KEY, Position, PositionState, unpack_position
 from qm.wire.access_mask import MachineAccess, QueueAccess
@@ -28,11 +31,17 @@ class Purging:
     """Applies PurgeQueue, DeleteQueue and PurgeStep."""
 
     def __init__(
-        self, ledger: Ledger, registry: Registry, endings: Endings, principals: Principals
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        endings: Endings,
+        returns: Returns,
+        principals: Principals,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._endings = endings
+        self._returns = returns
         self._principals = principals
 
     def apply_purge_queue(self, command: PurgeQueue) -> Outcome:
@@ -73,7 +82,8 @@ class Purging:
         queue.hidden += hidden
         ledger.touch(queue)
         is_deletion = reason is MessageClass.NACK_Q_DELETED
-        if queue.hidden or is_deletion:
+        may_wait = any(queue.locked) and ledger.behaviour >= VERSION_OF_RETURNS
+        if queue.hidden or is_deletion or may_wait:
             row = PurgeRow(queue.watermark, reason, is_deletion, 0)
             ledger.put_record(Table.PURGE, QUEUE_KEY.pack(queue.record.queue_id), row)
         return hidden
@@ -126,8 +136,10 @@ class Purging:
             key = POSITION_KEY.unpack(key_bytes)[1]
             purge.next_key = key + 1
             position = unpack_position(row)
-            if ledger.is_hidden(queue, key, position) or (
-                purge.is_deletion and self._may_delete(queue, key, position)
+            if (
+                ledger.is_hidden(queue, key, position)
+                or (purge.is_deletion and self._may_delete(queue, key, position))
+                or self._is_left_waiting(queue, key, position)
             ):
                 if queue.record.kind is QueueKind.OUTGOING:
                     # Deleted before it reached its queue ([MS-MQMQ] 2.2.18.1.6).
@@ -157,6 +169,11 @@ class Purging:
             self._endings.roll_back(queue, key, position)
             return False
         return True
+
+    def _is_left_waiting(self, queue: QueueInHand, key: int, position: Position) -> bool:
+        """Whether a returned message that a purge took waits for a reader who will not get it."""
+        is_locked = position.state != PositionState.AVAILABLE
+        return is_locked and is_purge_pending(queue, key) and self._returns.is_delayed(queue, key)
 
     def _finish(self, queue: QueueInHand, purge: PurgeRow) -> None:
         ledger = self._ledger

@@ -11,6 +11,7 @@ from qm.model.messages.unlock import is_purge_pending
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.tables import Table
 from qm.model.values.effects import EffectKind
+from qm.model.values.limits import RETURNS_MAX, VERSION_OF_RETURNS
 from qm.model.values.records import Obligation
 from qm.model.values.rows import POSITION_KEY, Position, PositionFlag, PositionState
 
@@ -36,8 +37,19 @@ class Moving:
     def _root(queue: QueueInHand) -> int:
         return queue.record.parent_queue or queue.record.queue_id
 
-    def carry(self, source: QueueInHand, key: int, position: Position, target: QueueInHand) -> int:
-        """Move a position, locked by its mover or Available; return its key in the target."""
+    def carry(
+        self,
+        source: QueueInHand,
+        key: int,
+        position: Position,
+        target: QueueInHand,
+        *,
+        is_poison: bool = False,
+    ) -> int:
+        """Move a position, locked by its mover or Available; return its key in the target.
+
+        `is_poison`: it keeps the count of its returns; a mover gives it a new start.
+        """
         is_system = target.record.kind.is_system_store
         # A purge of the target hides by key; it does not apply to messages that come later.
         is_new = (
@@ -46,7 +58,7 @@ class Moving:
             or self._ledger.position(target.record.queue_id, key) is not None
         )
         new_key = self._next_key(key) if is_new else key
-        self._place(source, key, position, target, new_key, EffectKind.MOVED_IN)
+        self._place(source, key, position, target, new_key, EffectKind.MOVED_IN, is_poison)
         return new_key
 
     def rekey(self, queue: QueueInHand, key: int, position: Position) -> int:
@@ -66,6 +78,7 @@ class Moving:
         target: QueueInHand,
         new_key: int,
         kind: EffectKind,
+        is_poison: bool = False,
     ) -> None:
         ledger = self._ledger
         is_system = target.record.kind.is_system_store
@@ -76,6 +89,11 @@ class Moving:
         if position.flags & PositionFlag.HAS_OBLIGATION:
             obligation = ledger.record(Table.OBLIGATION, old_row, Obligation)
             ledger.state.delete(Table.OBLIGATION, old_row)
+        if source is not target and ledger.behaviour >= VERSION_OF_RETURNS:
+            obligation = obligation or Obligation()
+            obligation.moves = min(obligation.moves + 1, RETURNS_MAX)
+            obligation.returns *= is_poison
+            flags |= PositionFlag.HAS_OBLIGATION
         if position.flags & PositionFlag.HAS_LOCK:
             ledger.state.delete(Table.LOCK, old_row)
         moved = Position(

@@ -104,6 +104,10 @@ class Registry:
         rows = self._ledger.state.scan(Table.QUEUE_NAME, low, high, SUBQUEUES_PER_QUEUE_MAX)
         return [int(QUEUE_KEY.unpack(row)[0]) for _, row in rows]
 
+    def subqueue(self, queue_id: int, name: str) -> int:
+        """Return the queue_id of a queue's subqueue, 0 if it has none of this name."""
+        return self.find(NameIndex.SUBQUEUE, QUEUE_KEY.pack(queue_id) + folded(name))
+
     def next_private_number(self) -> int:
         """Return a number for a private queue about to be created; reused after a wrap."""
         counters = self._ledger.counters
@@ -215,7 +219,7 @@ class Registry:
         index = NameIndex.PRIVATE_NAME if is_private else NameIndex.PUBLIC_NAME
         found = self.find(index, folded(queue))
         if subqueue is not None and found > 0:
-            return self.find(NameIndex.SUBQUEUE, QUEUE_KEY.pack(found) + folded(subqueue))
+            return self.subqueue(found, subqueue)
         return self._journal_of(found, journal)
 
     def _journal_of(self, queue_id: int, is_wanted: bool) -> int:

@@ -12,8 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from qm.model.values.elements import QueuePrivacyLevel
-from qm.model.values.limits import PROPERTIES_PER_CALL_MAX, QUEUE_LABEL_MAX_CHARS
+from qm.model.values.elements import PoisonAction, QueuePrivacyLevel
+from qm.model.values.limits import (
+    PROPERTIES_PER_CALL_MAX,
+    QUEUE_LABEL_MAX_CHARS,
+    RETRY_DELAY_MAX_MS,
+    VERSION_OF_RETURNS,
+)
 from qm.names.alias import LocalAliases
 from qm.names.errors import QueueNameError
 from qm.names.format_name import MulticastName, parse_format_name
@@ -59,6 +64,16 @@ def _guid(value: Any) -> int:
 
 def _privacy(value: Any) -> int:
     is_known = value in tuple(QueuePrivacyLevel)
+    return 0 if is_known else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+
+
+def _retry_delay(value: Any) -> int:
+    is_known = 0 <= value <= RETRY_DELAY_MAX_MS
+    return 0 if is_known else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+
+
+def _poison_action(value: Any) -> int:
+    is_known = value in tuple(PoisonAction)
     return 0 if is_known else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
 
 
@@ -121,6 +136,8 @@ class Attribute(msgspec.Struct, frozen=True):
     """Returns 0 or the error code of the refusal."""
     is_immutable: bool = False
     """Whether it is given at creation and never changed."""
+    since: int = 1
+    """Apply version from which on it exists."""
 
 
 _STRINGS: Final = tuple[str, ...]
@@ -138,6 +155,9 @@ QUEUE_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "multicast_address": Attribute(str, _multicast),
     "base_priority": Attribute(int, _i16),
     "security": Attribute(bytes, _descriptor),
+    "max_deliveries": Attribute(int, _u32, since=VERSION_OF_RETURNS),
+    "retry_delay_ms": Attribute(int, _retry_delay, since=VERSION_OF_RETURNS),
+    "poison_action": Attribute(int, _poison_action, since=VERSION_OF_RETURNS),
 }
 QUEUE_MANAGER_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "aliases": Attribute(_STRINGS, _aliases),
@@ -167,7 +187,7 @@ QUEUE_MANAGER_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
 
 
 def decode_attributes(
-    known: Mapping[str, Attribute], given: Mapping[str, bytes], *, is_change: bool
+    known: Mapping[str, Attribute], given: Mapping[str, bytes], behaviour: int, *, is_change: bool
 ) -> tuple[dict[str, Any], int]:
     """Return the values by name, or the error code of the first refusal in the order of names."""
     if len(given) > PROPERTIES_PER_CALL_MAX:
@@ -175,7 +195,7 @@ def decode_attributes(
     values: dict[str, Any] = {}
     for name in sorted(given):
         attribute = known.get(name)
-        if attribute is None:
+        if attribute is None or attribute.since > behaviour:
             return {}, ErrorCode.MQ_ERROR_ILLEGAL_PROPID
         if is_change and attribute.is_immutable:
             return {}, ErrorCode.MQ_ERROR_PROPERTY_NOTALLOWED

@@ -154,6 +154,19 @@ class LockKind(IntEnum):
     REMOTE_READ = 3
     FINAL_ACK = 4
     """In an outgoing queue: it has arrived, and its end is not yet known (QB-A19)."""
+    DELAYED = 5
+    """It was returned by a reader and waits before it is given to another."""
+
+
+class PoisonAction(IntEnum):
+    """What becomes of a message that was returned as often as its queue allows."""
+
+    MOVE = 0
+    """Into the subqueue `poison`."""
+    DEAD_LETTER = 1
+    """Into its dead-letter queue, and its sender hears that it was rejected if it asked for it."""
+    REJECT = 2
+    """Its sender hears that it was rejected if it asked for it; no copy is kept here."""
 
 
 class TransactionState(IntEnum):

@@ -150,3 +150,9 @@ GROUPS_PER_USER_MAX: Final = 1_024
 CERTIFICATES_PER_USER_MAX: Final = 32
 GROUPS_IN_HAND_MAX: Final = 16_384
 """SIDs whose groups are kept decoded."""
+POISON_SUBQUEUE: Final = "poison"
+"""Where `PoisonAction.MOVE` puts messages."""
+RETRY_DELAY_MAX_MS: Final = 7 * 24 * 3_600_000
+"""A queue's delay between returns."""
+RETURNS_MAX: Final = 0xFFFF_FFFF
+"""Counts of a message stop here."""

@@ -5,7 +5,7 @@ Attribute names are the specification's in snake case; quotas are in KB, times i
 where the specification says so and in milliseconds of cluster time where a name ends in `_ms`.
 """
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from qm.model.values.elements import (
     OperationType,
     OutboxKind,
     OutgoingAdminState,
+    PoisonAction,
     QueueKind,
     QueuePrivacyLevel,
     QueueScope,
@@ -40,6 +41,10 @@ def quota_bytes(quota_kb: int) -> int:
 class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Base of all records."""
 
+    appended: ClassVar[int] = 0
+    """Number of last fields that a row lacks while they have their defaults: builds that do not
+    know them yet write the same bytes."""
+
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -49,7 +54,14 @@ _DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}
 
 def encode(record: Record) -> bytes:
     """Return the row: the same bytes for equal records, on every replica."""
-    return _ENCODER.encode(record)
+    if not record.appended:
+        return _ENCODER.encode(record)
+    values = msgspec.structs.astuple(record)
+    fields = msgspec.structs.fields(record)
+    end = len(values)
+    while end > len(values) - record.appended and values[end - 1] == fields[end - 1].default:
+        end -= 1
+    return _ENCODER.encode(values[:end])
 
 
 def decode(kind: type[RecordT], row: bytes) -> RecordT:
@@ -200,6 +212,12 @@ class Queue(Record):
     admin_state: OutgoingAdminState = OutgoingAdminState.NORMAL
     outgoing_key: bytes = b""
     """For an outgoing queue: the key that distinguishes its destination from others."""
+    max_deliveries: int = 0
+    """How often a message may be returned before `poison_action`; 0: without limit."""
+    retry_delay_ms: int = 0
+    """How long a returned message waits; those behind it overtake it."""
+    poison_action: PoisonAction = PoisonAction.MOVE
+    appended = 3
 
 
 class Lock(Record):
@@ -219,7 +237,7 @@ class Lock(Record):
 
 
 class Obligation(Record):
-    """What must be done when the position ends."""
+    """What must be done when the position ends, and what has become of it before."""
 
     acknowledgements: int = 0
     """Bits of MessagePropertiesHeader.Flags."""
@@ -240,6 +258,13 @@ class Obligation(Record):
     """Format name to which the message was sent."""
     is_direct: bool = False
     """Whether it was sent to a direct name, so that its final ack goes to one (QB-A22)."""
+    returns: int = 0
+    """How often a reader had it and did not take it."""
+    aborts: int = 0
+    """Those of them that ended a transaction ([MS-MQMQ] has no field for it: it stays here)."""
+    moves: int = 0
+    """How often it was moved to another queue or subqueue."""
+    appended = 3
 
 
 class FinalAckRow(Record):
