@@ -142,6 +142,7 @@ class ReceivedMessage:
         "number",
         "packet",
         "queue_id",
+        "returns",
         "verdict_class",
     )
 
@@ -154,6 +155,7 @@ class ReceivedMessage:
         arrived_time_s: int,
         verdict_class: int,
         flags: int,
+        returns: int = 0,
     ) -> None:
         self.packet: Final = packet
         """The whole UserMessage, decrypted."""
@@ -164,6 +166,9 @@ class ReceivedMessage:
         self.verdict_class: Final = verdict_class
         """Why it became a dead letter, as MessageClass; 0 if the packet's own class applies."""
         self.flags: Final = flags
+        self.returns: Final = returns
+        """How often earlier readers had it and did not take it. 0 in a plain receive, which knows
+        nothing of a message that has left its queue."""
         self._arrived_time_s = arrived_time_s
 
     @cached_property
@@ -304,6 +309,7 @@ def messages_of(batch: data_pb2.MessageBatch) -> list[ReceivedMessage]:
             batch.arrived_times_s,
             batch.message_classes,
             batch.flags,
+            batch.returns or [0] * count,
             strict=True,
         )
     ]

@@ -1219,7 +1219,8 @@ class CreateQueueRequest(_message.Message):
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Value]:
         """label, type, journaling, quota, journal_quota (KB), authentication, privacy_level,
-        transactional, multicast_address, base_priority.
+        transactional, multicast_address, base_priority, max_deliveries (0: no limit), retry_delay_ms,
+        poison_action (0 subqueue `poison`, 1 dead letter, 2 reject).
         """
 
     def __init__(
@@ -2476,6 +2477,9 @@ class BrowsedMessage(_message.Message):
     ARRIVED_TIME_S_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
     PACKET_FIELD_NUMBER: _builtins.int
+    RETURNS_FIELD_NUMBER: _builtins.int
+    ABORTS_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     lookup_identifier: _builtins.int
     state: Global___PositionState.ValueType
@@ -2491,6 +2495,12 @@ class BrowsedMessage(_message.Message):
     message_id: _builtins.bytes
     arrived_time_s: _builtins.int
     packet: _builtins.bytes
+    returns: _builtins.int
+    """How often readers had it and did not take it, since it came or was moved here by hand; how many
+    of all its readers' transactions were aborted; how often it was moved.
+    """
+    aborts: _builtins.int
+    moves: _builtins.int
     @_builtins.property
     def properties(self) -> _data_pb2.Properties: ...
     def __init__(
@@ -2509,10 +2519,13 @@ class BrowsedMessage(_message.Message):
         arrived_time_s: _builtins.int = ...,
         properties: _data_pb2.Properties | None = ...,
         packet: _builtins.bytes = ...,
+        returns: _builtins.int = ...,
+        aborts: _builtins.int = ...,
+        moves: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["properties", b"properties"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrived_time_s", b"arrived_time_s", "deadline_ms", b"deadline_ms", "lock_owner", b"lock_owner", "lookup_identifier", b"lookup_identifier", "message_id", b"message_id", "packet", b"packet", "priority", b"priority", "properties", b"properties", "queue_id", b"queue_id", "reason", b"reason", "reason_class", b"reason_class", "size_bytes", b"size_bytes", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborts", b"aborts", "arrived_time_s", b"arrived_time_s", "deadline_ms", b"deadline_ms", "lock_owner", b"lock_owner", "lookup_identifier", b"lookup_identifier", "message_id", b"message_id", "moves", b"moves", "packet", b"packet", "priority", b"priority", "properties", b"properties", "queue_id", b"queue_id", "reason", b"reason", "reason_class", b"reason_class", "returns", b"returns", "size_bytes", b"size_bytes", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

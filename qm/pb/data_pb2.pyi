@@ -856,6 +856,7 @@ class MessageBatch(_message.Message):
     MESSAGE_CLASSES_FIELD_NUMBER: _builtins.int
     FLAGS_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
+    RETURNS_FIELD_NUMBER: _builtins.int
     packets: _builtins.bytes
     """Concatenated."""
     @_builtins.property
@@ -884,6 +885,12 @@ class MessageBatch(_message.Message):
 
     @_builtins.property
     def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___Properties]: ...
+    @_builtins.property
+    def returns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How often earlier readers had each message and did not take it; empty: none of these. Known
+        while a message is in its queue: for peeks, two-phase and transactional reads.
+        """
+
     def __init__(
         self,
         *,
@@ -896,10 +903,11 @@ class MessageBatch(_message.Message):
         message_classes: _abc.Iterable[_builtins.int] | None = ...,
         flags: _abc.Iterable[_builtins.int] | None = ...,
         properties: _abc.Iterable[Global___Properties] | None = ...,
+        returns: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrived_times_s", b"arrived_times_s", "flags", b"flags", "lookup_identifiers", b"lookup_identifiers", "message_classes", b"message_classes", "numbers", b"numbers", "offsets", b"offsets", "packets", b"packets", "properties", b"properties", "queue_ids", b"queue_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrived_times_s", b"arrived_times_s", "flags", b"flags", "lookup_identifiers", b"lookup_identifiers", "message_classes", b"message_classes", "numbers", b"numbers", "offsets", b"offsets", "packets", b"packets", "properties", b"properties", "queue_ids", b"queue_ids", "returns", b"returns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -119,6 +119,9 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             reason=reason_in_words(found.message_class),
             message_id=message_id(found.source_queue_manager, found.message_ordinal),
             arrived_time_s=found.arrival_time,
+            returns=found.returns,
+            aborts=found.aborts,
+            moves=found.moves,
         )
         packet = self._bodies.of_position(found)
         if view in (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES):
@@ -143,6 +146,8 @@ def _owner(found: PositionInfo) -> str:
         return ""
     if found.lock_kind is LockKind.REMOTE_READ:
         return found.lock_owner.decode("utf-8", "replace")
+    if found.lock_kind is LockKind.DELAYED:
+        return "waits before its next reader"
     if found.lock_kind is LockKind.FINAL_ACK:
         return "awaits its final acknowledgement"
     return f"transaction {found.lock_owner.hex()}"

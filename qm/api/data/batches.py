@@ -11,7 +11,7 @@ from qm.api.convert.properties import properties_of
 from qm.api.gate.answers import answer_room
 from qm.api.propose.applied_index import AppliedWatch
 from qm.cluster.cluster import Cluster
-from qm.model.queries import PositionInfo
+from qm.model.queries import PositionInfo, returns_of
 from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST
 from qm.model.values.results import MessageColumns
 from qm.model.values.rows import PositionFlag
@@ -76,6 +76,19 @@ class Bodies:
         if manager.identifier in messages.source_queue_managers:
             return _completed(packets, messages, manager.identifier)
         return packets
+
+    def returns_of(self, messages: MessageColumns) -> list[int]:
+        """Return how often each message was returned; empty if none was, as almost always."""
+        if not any(flags & PositionFlag.HAS_OBLIGATION for flags in messages.flags):
+            return []
+        view = self._cluster.view
+        places = zip(messages.queue_ids, messages.lookup_identifiers, messages.flags, strict=True)
+        found = [
+            returns_of(view, queue_id, key) if flags & PositionFlag.HAS_OBLIGATION else None
+            for queue_id, key, flags in places
+        ]
+        returns = [0 if one is None else one.returns for one in found]
+        return returns if any(returns) else []
 
     def of_position(self, position: PositionInfo) -> bytes:
         """Return the packet of a position. Raises BodyDamaged."""
@@ -164,6 +177,7 @@ async def batch_of(bodies: Bodies, messages: MessageColumns, view: int) -> data_
         arrived_times_s=messages.arrival_times,
         message_classes=messages.message_classes,
         flags=[flags & SHOWN_FLAGS for flags in messages.flags],
+        returns=bodies.returns_of(messages),
     )
     if view in _WITH_PACKETS:
         batch.packets = packets.block

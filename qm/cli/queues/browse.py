@@ -143,6 +143,9 @@ def browsed_row(entry: Any, form: str) -> dict[str, Any]:
         "state": control_pb2.PositionState.Name(entry.state).lower().removeprefix("position_"),
         "lock_owner": entry.lock_owner,
         "reason": entry.reason,
+        "returns": entry.returns,
+        "aborts": entry.aborts,
+        "moves": entry.moves,
         "arrived": instant(entry.arrived_time_s),
         "body": shown_body(properties.body, properties.body_type, form),
     }

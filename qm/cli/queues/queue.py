@@ -44,6 +44,7 @@ KINDS = (
     "connector",
 )
 _PRIVACY = {"none": 0, "optional": 1, "body": 2}
+_POISON = {"move": 0, "dead-letter": 1, "reject": 2}
 
 
 @click.group()
@@ -72,6 +73,23 @@ def _attributes(command: Any) -> Any:
         click.option("--privacy", type=click.Choice(list(_PRIVACY)), help="Encryption of bodies."),
         click.option("--multicast", "multicast_address", metavar="ADDRESS:PORT"),
         click.option("--base-priority", type=click.IntRange(-32768, 32767)),
+        click.option(
+            "--max-deliveries",
+            type=click.IntRange(0, 0xFFFF_FFFF),
+            help="How often a message may come back before the poison action; 0: no limit.",
+        ),
+        click.option(
+            "--retry-delay",
+            "retry_delay_ms",
+            type=click.IntRange(0),
+            metavar="MS",
+            help="How long a message that came back waits; later ones overtake it.",
+        ),
+        click.option(
+            "--poison-action",
+            type=click.Choice(list(_POISON)),
+            help="What becomes of a message that came back too often.",
+        ),
     ):
         command = option(command)
     return command
@@ -351,6 +369,8 @@ def _values(options: dict[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if value not in (None, "")}
     if "privacy" in given:
         given["privacy_level"] = _PRIVACY[given.pop("privacy")]
+    if "poison_action" in given:
+        given["poison_action"] = _POISON[given["poison_action"]]
     return {name: value_of(value) for name, value in given.items()}
 
 

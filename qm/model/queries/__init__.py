@@ -30,6 +30,7 @@ from qm.model.queries.messages import (
     last_key,
     peek,
     position,
+    returns_of,
 )
 from qm.model.queries.outgoing import (
     OutgoingMessage,
@@ -134,5 +135,6 @@ __all__ = [
     "queue_properties",
     "queue_statistics",
     "read_directory",
+    "returns_of",
     "transaction_operations",
 ]

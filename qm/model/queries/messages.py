@@ -11,7 +11,7 @@ from qm.model.state.ledger import LEVELS, QueueInHand
 from qm.model.state.tables import Table
 from qm.model.values.commands import Selector
 from qm.model.values.elements import LockKind
-from qm.model.values.records import Lock
+from qm.model.values.records import Lock, Obligation
 from qm.model.values.rows import (
     POSITION_KEY,
     Position,
@@ -55,6 +55,10 @@ class PositionInfo(msgspec.Struct, frozen=True):
     body_offset: int
     body_length: int
     body_crc32: int
+    returns: int = 0
+    """How often readers had it and did not take it."""
+    aborts: int = 0
+    moves: int = 0
 
 
 class ClassCounts(msgspec.Struct, frozen=True):
@@ -134,6 +138,7 @@ def position_info(view: View, queue: QueueInHand, key: int, found: Position) -> 
     lock = None
     if found.flags & PositionFlag.HAS_LOCK:
         lock = view.ledger.record(Table.LOCK, POSITION_KEY.pack(queue_id, key), Lock)
+    told = returns_of(view, queue_id, key) if found.flags & PositionFlag.HAS_OBLIGATION else None
     is_hidden = view.ledger.is_hidden(queue, key, found)
     state = PositionState(found.state)
     if lock is not None and not lock.is_enqueue() and is_purge_pending(queue, key):
@@ -158,7 +163,13 @@ def position_info(view: View, queue: QueueInHand, key: int, found: Position) -> 
         found.body_offset,
         found.body_length,
         found.body_crc32,
+        *((told.returns, told.aborts, told.moves) if told is not None else ()),
     )
+
+
+def returns_of(view: View, queue_id: int, key: int) -> Obligation | None:
+    """Return what is known of how a message was read before; None if it has left its queue."""
+    return view.ledger.record(Table.OBLIGATION, POSITION_KEY.pack(queue_id, key), Obligation)
 
 
 def peek(view: View, queue_id: int, selector: Selector) -> tuple[int, PositionInfo | None]:

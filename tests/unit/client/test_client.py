@@ -151,6 +151,34 @@ async def test_a_borrowed_message_is_returned_accepted_or_rejected(made: Clients
 
 
 @scenario()
+async def test_a_poison_message_leaves_its_queue_for_every_kind_of_reader(made: Clients) -> None:
+    await made.limit(TRANSACTIONAL, max_deliveries=3)
+    async with made.client() as client:
+        async with client.transaction() as sending:
+            await sending.send(TRANSACTIONAL, Message(body=b"poison"), Message(body=b"good"))
+        queue = await client.open_queue(TRANSACTIONAL)
+        first = await queue.receive_two_phase(5)
+        assert first is not None
+        assert first.returns == 0
+        await queue.give_back(first)
+        async with client.transaction() as transaction:
+            assert await transaction.receive(queue, 5) is not None
+            await transaction.abort()
+        peeked = await queue.peek()
+        assert peeked is not None
+        assert peeked.returns == 2
+        async with queue.stream(1, is_two_phase=True) as stream:
+            message = await anext(aiter(stream))
+            await queue.give_back(message)
+        good = await queue.receive(5)
+        assert good is not None
+        assert good.body == b"good"
+        aside = await (await client.open_queue(TRANSACTIONAL + ";poison")).peek()
+        assert aside is not None
+        assert (aside.body, aside.returns) == (b"poison", 3)
+
+
+@scenario()
 async def test_a_message_moves_to_a_subqueue_and_back(made: Clients) -> None:
     async with made.client() as client:
         await client.send(PLAIN, Message(body=b"x"))

@@ -13,7 +13,9 @@ import msgspec
 
 from qm.client.calls import Tls
 from qm.client.client import Client
-from qm.model.values.commands import CreateQueue, Request
+from qm.model.queries import find_by_path
+from qm.model.values.commands import CreateQueue, Request, SetQueue
+from qm.model.values.limits import APPLY_VERSION
 from qm.node.config.schema import API_PORT, NodeConfig
 from tests.cluster.harness import Harness, cluster, run, until
 
@@ -64,6 +66,18 @@ class Clients:
                 b"",
                 (),
             )
+        )
+        assert outcome.status == 0, hex(outcome.status)
+
+    async def limit(self, path: str, **attributes: int) -> None:
+        """Set attributes of a queue, once the cluster is at this build's apply version."""
+        leader = await self.harness.leader()
+        view = leader.cluster.view
+        await until(lambda: view.counters().apply_version == APPLY_VERSION)
+        changes = {name: msgspec.msgpack.encode(value) for name, value in attributes.items()}
+        queue_id = find_by_path(view, path).queue_id
+        (outcome,) = await leader.cluster.propose(
+            SetQueue(Request("", 0, 0), queue_id, changes, ())
         )
         assert outcome.status == 0, hex(outcome.status)
 

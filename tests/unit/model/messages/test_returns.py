@@ -1,5 +1,7 @@
 """What becomes of a message that its readers do not take."""
 
+from typing import Any
+
 import pytest
 
 from qm.model.state.tables import Table
@@ -38,7 +40,7 @@ def subqueue(world: World, name: str = f"{QUEUE};poison") -> int:
 class Case:
     """A queue with a message, and a reader who does not take it."""
 
-    def __init__(self, *, transactional: bool = True, **attributes: int) -> None:
+    def __init__(self, *, transactional: bool = True, **attributes: Any) -> None:
         self.world = World()
         self.queue = self.world.create(QUEUE, transactional=transactional, **attributes)
         self.client: ClientInWorld = self.world.client()
@@ -87,7 +89,7 @@ def test_nothing_is_counted_before_the_version() -> None:
     assert outcome.status == ErrorCode.MQ_ERROR_ILLEGAL_PROPID
 
 
-def filled(*, count: int = 1, **attributes: int) -> Case:
+def filled(*, count: int = 1, **attributes: Any) -> Case:
     case = Case(**attributes)
     sent = case.client.begin("s")
     for _ in range(count):
