@@ -13,8 +13,9 @@ from qm.api.control.register import Control
 from qm.api.data.service import Data
 from qm.api.gate import receiving
 from qm.api.gate.calls import CallGate, Revocations
+from qm.api.gate.delegation import Delegation
 from qm.api.gate.events import EventLog
-from qm.api.gate.operations import Operations
+from qm.api.gate.operations import Console, Operations
 from qm.cluster.cluster import Cluster
 from qm.cluster.membership import Membership
 from qm.observe.metrics import Metrics
@@ -86,6 +87,8 @@ class ApiServer:
         operations: Operations,
         metrics: Metrics,
         events: EventLog,
+        console: Console,
+        delegation: Delegation,
         identity: ServerIdentity | None = None,
     ) -> None:
         """`identity`: of a server that requires certificates; None with `is_insecure` only.
@@ -101,10 +104,10 @@ class ApiServer:
         self.port = 0
         self._config = config
         self._credentials = None if identity is None else identity.server_credentials()
-        self._gate = CallGate(metrics, events, identity)
+        self._gate = CallGate(metrics, events, identity, delegation)
         self.data: Final = Data(cluster, metrics)
         """The data plane, whose lines of readers remote read shares."""
-        self._control = Control(cluster, membership, operations, events, self.data)
+        self._control = Control(cluster, membership, operations, events, self.data, console)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
         self._is_stopped = False

@@ -28,6 +28,7 @@ _NOUNS: Final = {
     "compact": "qm.cli.archive.compact:compact",
     "completion": "qm.cli.completion:completion",
     "config": "qm.cli.cluster.config:config",
+    "console": "qm.cli.cluster.console:console",
     "deadletter": "qm.cli.queues.copies:deadletter",
     "context": "qm.cli.cluster.context:context",
     "defs": "qm.cli.queues.defs:defs",

@@ -100,6 +100,7 @@ class Stubs:
         self.directory = control_pb2_grpc.DirectoryControlStub(channel)
         self.certificates = control_pb2_grpc.CertificateControlStub(channel)
         self.messages = control_pb2_grpc.MessageControlStub(channel)
+        self.console = control_pb2_grpc.ConsoleControlStub(channel)
         self.clients = control_pb2_grpc.ClientControlStub(channel)
         self.definitions = control_pb2_grpc.DefinitionControlStub(channel)
         self.nodes = control_pb2_grpc.NodeControlStub(channel)
@@ -109,11 +110,16 @@ class Calls:
     """Channels to the nodes of a cluster; keeps using a node as long as it answers."""
 
     def __init__(
-        self, endpoints: Sequence[str], tls: Tls | None = None, connect_s: float | None = None
+        self,
+        endpoints: Sequence[str],
+        tls: Tls | None = None,
+        connect_s: float | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
     ) -> None:
         """`endpoints`: HOST or HOST:PORT of the nodes' APIs, any number of them. Without `tls` a
         node answers only on loopback, and only if its configuration allows it. `connect_s`: how
         long it may take until the first of them is reached; None: as long as the call may take.
+        `metadata` goes with every call.
         """
         if not endpoints:
             raise ValueError("no endpoints: name at least one node as host:port")
@@ -121,6 +127,7 @@ class Calls:
         self._tls = tls
         self._connect_s = connect_s
         self._has_answered = connect_s is None
+        self._metadata = tuple(metadata)
         self._credentials = tls.credentials() if tls is not None else None
         self._stubs: dict[int, Stubs] = {}
         self._at = 0
@@ -161,7 +168,8 @@ class Calls:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s + deadline_s
-        metadata = ((CALL_ID_KEY, uuid4().hex), *session_metadata(session_epoch))
+        own = ((CALL_ID_KEY, uuid4().hex), *session_metadata(session_epoch))
+        metadata = (*own, *self._metadata)
         pause = _PAUSE_FIRST_S
         if not self._has_answered:
             await self.reach()

@@ -69,15 +69,17 @@ class Client:
         memory: Path | None = None,
         lease_s: float = LEASE_MS / 1000,
         connect_s: float | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
     ) -> None:
         """`endpoints`: host:port of the nodes; the client stays with the first that answers. It
         gives up with the cause when it has reached none within `connect_s`.
 
-        After `lease_s` without contact the cluster releases what this client holds.
+        After `lease_s` without contact the cluster releases what this client holds. `metadata`
+        goes with every call.
         """
         if len(client_id.encode()) > CLIENT_ID_MAX_BYTES:
             raise ValueError(f"client id {client_id!r} has more than {CLIENT_ID_MAX_BYTES} bytes")
-        self.wire: Final = Calls(endpoints, tls, connect_s)
+        self.wire: Final = Calls(endpoints, tls, connect_s, metadata)
         self.client_id: Final = client_id or f"anonymous-{uuid.uuid4().hex}"
         self._memory = Memory(memory)
         self._lease_s = lease_s

@@ -8,14 +8,20 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from qm.api.gate.delegation import Delegation
 from qm.api.gate.events import EventLog
+from qm.api.gate.operations import NoConsole
 from qm.api.server import ApiConfig, ApiServer
 from qm.archive.limits import STEP_EVERY_S
+from qm.client.calls import Tls
+from qm.console.people import Access
+from qm.console.server import ConsoleServer, Files
 from qm.edge.edge import NO_LEADER
 from qm.edge.outgoing.link.resolver import SystemResolver
 from qm.node.config.addresses import AddressBook, host_and_port
 from qm.node.config.schema import NodeConfig
-from qm.node.config.tls import Identities, certificate_files, peer_files
+from qm.node.config.tls import Identities, caller_files, certificate_files, peer_files
+from qm.node.http_guard import HttpGuard
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import Yielding
 from qm.node.leader.final_claims import FinalClaims
@@ -113,6 +119,8 @@ class Service:
         # Wall time of this node, as in its log; cluster time is unknown before the first entry.
         self._events = EventLog(wall_ms)
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
+        self._delegation = Delegation()
+        self.console: Final = self._new_console(tls)
         self._keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
         self.scrubber: Final = self._new_scrubber(PeerCopies(channels, self.members.others))
         self.operations: Final = self._new_operations(channels)
@@ -190,6 +198,8 @@ class Service:
             self.operations,
             self._metrics,
             self._events,
+            self.console or NoConsole(),
+            self._delegation,
             None if is_insecure else tls.callers,
         )
 
@@ -219,6 +229,23 @@ class Service:
             config.storage.scrub_days * DAY_S,
             self._metrics,
             time.time,
+        )
+
+    def _new_console(self, tls: Identities) -> ConsoleServer | None:
+        config = self._config
+        if config.api.insecure or not config.console.port:
+            return None
+        files = caller_files(config.tls)
+        host = config.api.listen or config.bind or config.host
+        names = Tls(files.authority, files.certificate, files.key, server_name=config.name)
+        return ConsoleServer(
+            config.console.listen or config.bind or config.host,
+            config.console.port,
+            Files(files.authority, files.certificate, files.key),
+            Access(host_and_port(host, config.api.port), names, self._delegation),
+            tls.callers.is_revoked,
+            config.host,
+            lambda: HttpGuard(self._metrics.counter("quorate_http_refused_total")),
         )
 
     def _connect(self, events: TransportEvents) -> GrpcTransport:
@@ -290,6 +317,8 @@ class Service:
         await self.msmq.start()
         await self.api.start()
         await self.windows.start()
+        if self.console is not None:
+            await self.console.start()
         self._begin_rounds()
 
     def _begin_rounds(self) -> None:
@@ -338,6 +367,7 @@ class Service:
         self._is_stopping = True
         await self.msmq.drain()
         await self.windows.stop()
+        await self._stop_console()
         await self.api.stop()
         await self.msmq.stop()
         await self._end_rounds()
@@ -346,11 +376,16 @@ class Service:
     async def abort(self) -> None:
         """Close at once; only durable data stays."""
         self._is_stopping = True
+        await self._stop_console()
         await self.windows.stop()
         await self.api.stop(None)
         await self.msmq.stop()
         await self._end_rounds()
         await self.replicated.abort()
+
+    async def _stop_console(self) -> None:
+        if self.console is not None:
+            await self.console.stop()
 
     async def _end_rounds(self) -> None:
         self.operations.log_levels.close()

@@ -2513,6 +2513,85 @@ class DefinitionControl:
             _registered_method=True)
 
 
+class ConsoleControlStub:
+    """The console -----------------------------------------------------------------------------------
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.SignIn = channel.unary_unary(
+                '/quorate.control.v1.ConsoleControl/SignIn',
+                request_serializer=qm_dot_pb_dot_control__pb2.SignInRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.SignInReply.FromString,
+                _registered_method=True)
+
+
+class ConsoleControlServicer:
+    """The console -----------------------------------------------------------------------------------
+
+    """
+
+    def SignIn(self, request, context):
+        """An address that signs the caller in to this node's console, once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ConsoleControlServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'SignIn': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignIn,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.SignInRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.SignInReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quorate.control.v1.ConsoleControl', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quorate.control.v1.ConsoleControl', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class ConsoleControl:
+    """The console -----------------------------------------------------------------------------------
+
+    """
+
+    @staticmethod
+    def SignIn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.ConsoleControl/SignIn',
+            qm_dot_pb_dot_control__pb2.SignInRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.SignInReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class NodeControlStub:
     """Operating a node ------------------------------------------------------------------------------
 

@@ -735,6 +735,37 @@ class DefinitionControlServicer(metaclass=_abc_1.ABCMeta):
 
 def add_DefinitionControlServicer_to_server(servicer: DefinitionControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class ConsoleControlStub:
+    """The console -----------------------------------------------------------------------------------"""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ConsoleControlAsyncStub: ...
+    SignIn: _grpc.UnaryUnaryMultiCallable[_control_pb2.SignInRequest, _control_pb2.SignInReply]
+    """An address that signs the caller in to this node's console, once."""
+
+@_typing.type_check_only
+class ConsoleControlAsyncStub(ConsoleControlStub):
+    """The console -----------------------------------------------------------------------------------"""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    SignIn: _aio.UnaryUnaryMultiCallable[_control_pb2.SignInRequest, _control_pb2.SignInReply]  # type: ignore[assignment]
+    """An address that signs the caller in to this node's console, once."""
+
+class ConsoleControlServicer(metaclass=_abc_1.ABCMeta):
+    """The console -----------------------------------------------------------------------------------"""
+
+    @_abc_1.abstractmethod
+    def SignIn(
+        self,
+        request: _control_pb2.SignInRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.SignInReply, _abc.Awaitable[_control_pb2.SignInReply]]:
+        """An address that signs the caller in to this node's console, once."""
+
+def add_ConsoleControlServicer_to_server(servicer: ConsoleControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class NodeControlStub:
     """Operating a node ------------------------------------------------------------------------------"""
 

@@ -5,6 +5,7 @@ import grpc.aio
 from qm.api.control.certificates import CertificateControl
 from qm.api.control.clients import ClientControl
 from qm.api.control.cluster import ClusterControl
+from qm.api.control.console import ConsoleControl
 from qm.api.control.definitions import DefinitionControl
 from qm.api.control.directory import DirectoryControl
 from qm.api.control.messages import MessageControl
@@ -15,7 +16,7 @@ from qm.api.control.queues import QueueControl
 from qm.api.control.return_to_source import Returning
 from qm.api.data.service import Data
 from qm.api.gate.events import EventLog
-from qm.api.gate.operations import Operations
+from qm.api.gate.operations import Console, Operations
 from qm.api.propose.control_once import Decider
 from qm.cluster.cluster import Cluster
 from qm.cluster.membership import Membership
@@ -32,6 +33,7 @@ class Control:
         operations: Operations,
         events: EventLog,
         data: Data,
+        console: Console,
     ) -> None:
         decider = Decider(cluster, data.proposer)
         returning = Returning(cluster, data.proposer, decider, data.bodies)
@@ -45,6 +47,7 @@ class Control:
         self._clients = ClientControl(cluster, decider)
         self._definitions = DefinitionControl(cluster, self._queues)
         self._node = NodeControl(cluster, operations, events)
+        self._console = ConsoleControl(console)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Register every service with a server."""
@@ -57,4 +60,5 @@ class Control:
         stubs.add_MessageControlServicer_to_server(self._messages, server)
         stubs.add_ClientControlServicer_to_server(self._clients, server)
         stubs.add_DefinitionControlServicer_to_server(self._definitions, server)
+        stubs.add_ConsoleControlServicer_to_server(self._console, server)
         stubs.add_NodeControlServicer_to_server(self._node, server)

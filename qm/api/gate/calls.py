@@ -22,6 +22,7 @@ from grpc_status import rpc_status
 from typing_extensions import override
 
 from qm.api.gate.answers import Answers, Room, begin_answers
+from qm.api.gate.delegation import Delegation
 from qm.api.gate.errors import (
     ApiError,
     Damaged,
@@ -33,7 +34,7 @@ from qm.api.gate.errors import (
     internal_status,
 )
 from qm.api.gate.events import EventLog
-from qm.api.gate.identity import LOOPBACK, Principal, Unauthenticated, authenticate
+from qm.api.gate.identity import LOOPBACK, Principal, Role, Unauthenticated, authenticate
 from qm.api.gate.receiving import NoRequest, Receiving, end_call
 from qm.api.gate.roles import Rule, rule_of
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
@@ -132,13 +133,20 @@ class Revocations(Protocol):
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """The interceptor around all services."""
 
-    def __init__(self, metrics: Metrics, events: EventLog, revocations: Revocations | None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        events: EventLog,
+        revocations: Revocations | None,
+        delegation: Delegation,
+    ) -> None:
         """`revocations` None: there are no certificates, and every caller is an admin."""
         self._calls = metrics.counter("quorate_api_calls_total")
         self._seconds = metrics.histogram("quorate_api_seconds")
         self._quotas = metrics.counter("quorate_quota_refused_total")
         self._events = events
         self._revocations = revocations
+        self._delegation = delegation
         self._receiving = Receiving()
         self._answers = Answers()
         self._open: Counter[tuple[str, str]] = Counter()
@@ -321,6 +329,9 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 raise NotAuthenticated(str(error)) from None
             if self._revocations.is_revoked(_pem(context)):
                 raise NotAuthenticated(_REVOKED)
+            if principal.role is Role.NODE:
+                given = context.invocation_metadata() or ()
+                principal = self._delegation.acting(principal, given)
         begin_call(principal, method, context.invocation_metadata)
         if rule is None or principal.role not in rule.roles:
             roles = "no role" if rule is None else ", ".join(sorted(r.value for r in rule.roles))

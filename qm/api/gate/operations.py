@@ -9,7 +9,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+from typing_extensions import override
 
+from qm.api.gate.identity import Principal
 from qm.model.values.elements import OutgoingQueueState
 from qm.store.backup import BackupHead
 
@@ -100,6 +102,21 @@ class Diagnostics(msgspec.Struct, frozen=True):
 
 class NotOffered(Exception):
     """This node, as built or started, cannot do it; the text says why."""
+
+
+class Console(Protocol):
+    """The console of this node."""
+
+    def sign_in(self, who: Principal) -> str:
+        """Return an address that signs somebody in once. Raises NotOffered."""
+
+
+class NoConsole(Console):
+    """Of a node that serves none."""
+
+    @override
+    def sign_in(self, who: Principal) -> str:
+        raise NotOffered("this node serves no console: set `console.port`, and certificates")
 
 
 class Operations(Protocol):

@@ -77,6 +77,7 @@ RULES: Final[Mapping[str, Rule]] = {
     **_changes(f"{_CONTROL}.ClientControl", ADMINS, "ResolveTransaction"),
     **_reads(f"{_CONTROL}.DefinitionControl", OPERATORS, "Export", "Diff"),
     **_changes(f"{_CONTROL}.DefinitionControl", ADMINS, "Import"),
+    **_changes(f"{_CONTROL}.ConsoleControl", CLIENTS, "SignIn"),
     **_reads(f"{_CONTROL}.NodeControl", OPERATORS, "StreamEvents", "GetDiagnostics"),
     **_changes(f"{_CONTROL}.NodeControl", OPERATORS, "SetLogLevel"),
     **_changes(f"{_CONTROL}.NodeControl", ADMINS, "CreateBackup"),

@@ -29,6 +29,8 @@ MAPPER_PORT: Final = 135
 """DCE/RPC endpoint mapper [MS-RPCE 2.1.1.1]."""
 RPC_PORT: Final = 2103
 """Remote read and remote management [MS-MQRR 2.1]."""
+CONSOLE_PORT: Final = 1815
+"""The web console."""
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
@@ -162,6 +164,15 @@ class HttpSection(Section, frozen=True, kw_only=True):
     """Address to listen on; empty = `bind`."""
     port: Port = HTTP_PORT
     """TCP port for /livez, /readyz, /leader, /metrics."""
+
+
+class ConsoleSection(Section, frozen=True, kw_only=True):
+    """`[console]`: the web console, with the certificate of `[tls]`; not where `api.insecure`."""
+
+    listen: str = ""
+    """Address to listen on; empty = `bind`."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = CONSOLE_PORT
+    """TCP port; 0 = this node serves no console."""
 
 
 class TlsSection(Section, frozen=True, kw_only=True):
@@ -307,6 +318,7 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     rpc: RpcSection = RpcSection()
     raft: RaftSection = RaftSection()
     http: HttpSection = HttpSection()
+    console: ConsoleSection = ConsoleSection()
     storage: StorageSection = StorageSection()
     archive: ArchiveSection = ArchiveSection()
     birth: BirthSection = BirthSection()

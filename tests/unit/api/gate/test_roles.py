@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from prometheus_client import CollectorRegistry
 
+from qm.api.gate.delegation import Delegation
 from qm.api.gate.events import EventLog
 from qm.api.gate.identity import (
     Role,
@@ -19,6 +20,7 @@ from qm.api.gate.identity import (
     principal_sid,
     role_uri,
 )
+from qm.api.gate.operations import NoConsole
 from qm.api.gate.roles import RULES, rule_of
 from qm.api.server import ApiConfig, ApiServer, is_loopback
 from qm.node.membership.birth import protection
@@ -108,6 +110,8 @@ def test_an_insecure_server_is_refused_outside_of_loopback() -> None:
                         node.service.operations,
                         Metrics(CollectorRegistry()),
                         EventLog(lambda: 0),
+                        NoConsole(),
+                        Delegation(),
                     )
 
     run(scenario())

@@ -1,0 +1,97 @@
+"""Whom a browser's certificate names, and the API as somebody who signed in may call it."""
+
+import ssl
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from grpc import aio
+
+from qm.api.gate.delegation import Delegation
+from qm.api.gate.identity import Principal, Role, Unauthenticated, authenticate
+from qm.client.calls import Calls, Stubs, Tls
+from qm.client.errors import Unavailable, error_of
+from qm.pb import control_pb2 as pb
+
+CALL_MAX_S: Final = 3.0
+"""For an answer of the API; then the page says that there is none."""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How the console reaches its node's API."""
+
+    endpoint: str
+    tls: Tls
+    delegation: Delegation
+
+
+class Caller:
+    """Calls for one person."""
+
+    def __init__(self, access: Access, who: Principal) -> None:
+        self._access = access
+        self.who: Final = who
+        self._wire: Calls | None = None
+
+    async def call(self, method: Callable[[Stubs], Any], request: Any) -> Any:
+        """Make a call. Raises ClientError."""
+        if self._wire is None:
+            metadata = self._access.delegation.metadata(self.who)
+            self._wire = Calls([self._access.endpoint], self._access.tls, metadata=metadata)
+        return await self._wire.call(method, request, deadline_s=CALL_MAX_S)
+
+    async def events(self, count_max: int) -> list[Any]:
+        """Return the newest events of this node, the newest first. Raises ClientError."""
+        await self.call(lambda stubs: stubs.queues.GetQueueManager, pb.GetQueueManagerRequest())
+        assert self._wire is not None
+        stream = self._wire.stubs().nodes.StreamEvents(
+            pb.StreamEventsRequest(),
+            timeout=CALL_MAX_S,
+            metadata=self._access.delegation.metadata(self.who),
+        )
+        found: deque[Any] = deque(maxlen=count_max)
+        try:
+            async for event in stream:
+                found.append(event)
+        except aio.AioRpcError as failure:
+            raise error_of(failure) or Unavailable(failure.details() or "") from None
+        return list(reversed(found))
+
+    @property
+    def endpoint(self) -> tuple[str, Tls, Sequence[tuple[str, str]]]:
+        """Where, with which certificate and for whom a client of this person's calls."""
+        return (self._access.endpoint, self._access.tls, self._access.delegation.metadata(self.who))
+
+    async def close(self) -> None:
+        """Close the channel."""
+        if self._wire is not None:
+            await self._wire.close()
+
+
+def certified(request: web.Request, is_revoked: Callable[[bytes], bool]) -> Principal | None:
+    """Return whom the certificate names that a browser showed; None without a usable one."""
+    transport = request.transport
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    if tls is None:
+        return None
+    shown = tls.getpeercert()
+    if not shown or is_revoked(ssl.DER_cert_to_PEM_cert(tls.getpeercert(True)).encode()):
+        return None
+    try:
+        who = authenticate(_properties(shown))
+    except Unauthenticated:
+        return None
+    return None if who.role is Role.NODE else who
+
+
+def _properties(certificate: Mapping[str, Any]) -> dict[str, list[bytes]]:
+    """Return a certificate's names as gRPC tells them."""
+    subject = [pair for part in certificate.get("subject", ()) for pair in part]
+    return {
+        "x509_common_name": [text.encode() for kind, text in subject if kind == "commonName"],
+        "peer_uri": [
+            text.encode() for kind, text in certificate.get("subjectAltName", ()) if kind == "URI"
+        ],
+    }

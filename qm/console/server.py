@@ -1,0 +1,286 @@
+"""The console's server: TLS, signing in, sessions, and what every request passes."""
+
+import asyncio
+import hmac
+import logging
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import jinja2
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from typing_extensions import override
+
+from qm.api.gate.identity import Principal
+from qm.api.gate.operations import Console
+from qm.client.errors import ClientError, NotAllowed, Unavailable
+from qm.console.pages import Pages, form_of, texts_of
+from qm.console.people import Access, Caller, certified
+from qm.console.sign_ins import Session, SignIns
+from qm.observe.logs import LimitedLog
+
+logger = logging.getLogger(__name__)
+
+COOKIE: Final = "__Host-quorate"
+"""The prefix keeps other hosts and plain HTTP from setting it."""
+TOKEN_FIELD: Final = "token"
+SESSION: Final = web.RequestKey("session", Session)
+FORM_MAX_BYTES: Final = 1 << 20
+HEADER_MAX_BYTES: Final = 8_190
+SECRET_BYTES: Final = 32
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+        " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Strict-Transport-Security": "max-age=31536000",
+}
+_STATIC: Final = Path(__file__).parent / "static"
+_STATIC_MAX_AGE_S: Final = 3_600
+_OPEN_PATHS: Final = ("/sign-in", "/static/")
+
+
+class Files(msgspec.Struct, frozen=True):
+    """PEM files of the listener, read again for each connection when they change."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+class Guard(Protocol):
+    """Limits on connections (`qm.node.http_guard.HttpGuard`)."""
+
+    def protocol(self, handler: Any) -> asyncio.Protocol:
+        """Return the protocol for a connection that was just accepted."""
+
+    async def during(self, transport: object, answer: Callable[[], Awaitable[Any]]) -> Any:
+        """Answer a request within the time limits."""
+
+
+class ConsoleServer(Console):
+    """One node's console. Create and use it in one event loop."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        files: Files,
+        access: Access,
+        is_revoked: Callable[[bytes], bool],
+        public_host: str,
+        make_guard: Callable[[], Guard],
+    ) -> None:
+        """`is_revoked` tells it of a certificate as PEM; `public_host` is in addresses that the
+        console gives out.
+        """
+        loop = asyncio.get_event_loop()
+        self._host = host
+        self._port = port
+        self._tls = _TlsContext(files)
+        self._access = access
+        self._is_revoked = is_revoked
+        self._public_host = public_host
+        self._make_guard = make_guard
+        self._sign_ins = SignIns(loop.time, lambda: secrets.token_urlsafe(SECRET_BYTES))
+        self._callers: dict[str, Caller] = {}
+        self._templates: jinja2.Environment | None = None
+        self._log = LimitedLog(logger, loop.time)
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+
+    # Lifecycle
+
+    async def start(self) -> None:
+        """Listen. Raises OSError, and ssl.SSLError for files that cannot be used."""
+        guard = self._make_guard()
+
+        @web.middleware
+        async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+            answer: web.StreamResponse = await guard.during(
+                request.transport, lambda: handler(request)
+            )
+            answer.headers.update(_HEADERS)
+            return answer
+
+        app = web.Application(
+            middlewares=[timed, self._guarded], client_max_size=FORM_MAX_BYTES, logger=logger
+        )
+        app.add_routes(
+            [
+                web.get("/sign-in", self._sign_in),
+                web.post("/sign-out", self._sign_out),
+                web.get("/static/{name}", _static),
+                *Pages(self._page, self.caller_of).routes(),
+            ]
+        )
+        self._runner = web.AppRunner(
+            app, access_log=None, max_field_size=HEADER_MAX_BYTES, max_line_size=HEADER_MAX_BYTES
+        )
+        await self._runner.setup()
+        make = self._runner.server
+        assert make is not None
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: guard.protocol(make()),
+            self._host,
+            self._port,
+            ssl=self._tls.context(),
+            reuse_port=False,
+        )
+
+    async def stop(self) -> None:
+        """Stop listening and end all sessions."""
+        if self._server is not None:
+            self._server.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        callers, self._callers = self._callers, {}
+        for caller in callers.values():
+            await caller.close()
+
+    @override
+    def sign_in(self, who: Principal) -> str:
+        host = f"[{self._public_host}]" if ":" in self._public_host else self._public_host
+        code = self._sign_ins.code_for(who)
+        return f"https://{host}:{self._port}/sign-in?code={code}"
+
+    # Signing in and out
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        code = request.query.get("code", "")
+        who = self._sign_ins.redeem(code) if code else certified(request, self._is_revoked)
+        if who is None:
+            return self._render("sign-in.html.j2", 403 if code else 401, None, is_code=bool(code))
+        cookie = self._sign_ins.begin(who)
+        self._callers[cookie] = Caller(self._access, who)
+        await self._close_ended()
+        logger.info("%s signed in to the console", who.name)
+        answer = web.Response(status=303, headers={"Location": "/"})
+        answer.set_cookie(COOKIE, cookie, secure=True, httponly=True, samesite="Strict", path="/")
+        return answer
+
+    async def _close_ended(self) -> None:
+        for cookie in [one for one in self._callers if not self._sign_ins.knows(one)]:
+            await self._callers.pop(cookie).close()
+
+    async def _sign_out(self, request: web.Request) -> web.Response:
+        cookie = request.cookies.get(COOKIE, "")
+        self._sign_ins.end(cookie)
+        await self._close_ended()
+        answer = web.Response(status=303, headers={"Location": "/sign-in"})
+        answer.del_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="Strict")
+        return answer
+
+    def caller_of(self, request: web.Request) -> Caller:
+        """Return the API as the person of this request may call it."""
+        return self._callers[request.cookies[COOKIE]]
+
+    # Every request
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Require a session, and its token where something changes; show errors as pages."""
+        session = None
+        if not request.path.startswith(_OPEN_PATHS):
+            session = self._sign_ins.find(request.cookies.get(COOKIE, ""))
+            if session is None:
+                return web.Response(status=303, headers={"Location": "/sign-in"})
+            request[SESSION] = session
+        try:
+            if request.method != "GET" and session is not None:
+                await _check_token(request, session)
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return self._error(session, error.status, error.reason)
+        except NotAllowed as error:
+            return self._error(session, 403, str(error))
+        except Unavailable as error:
+            return self._error(session, 503, str(error))
+        except (ClientError, ValueError) as error:
+            return self._error(session, 400, str(error))
+        except Exception as error:
+            self._log.error("failed", f"the console failed at {request.method}", error)
+            return self._error(session, 500, "this node's log says why")
+
+    def _error(self, session: Session | None, status: int, text: str) -> web.Response:
+        return self._render("error.html.j2", status, session, status=status, text=text)
+
+    def _page(self, request: web.Request, template: str, **values: Any) -> web.Response:
+        return self._render(template, 200, request[SESSION], **values)
+
+    def _render(
+        self, template: str, http_status: int, session: Session | None, **values: Any
+    ) -> web.Response:
+        if self._templates is None:
+            self._templates = _environment()
+        page = self._templates.get_template(template)
+        text = page.render(session=session, **values)
+        return web.Response(status=http_status, text=text, content_type="text/html")
+
+
+class _TlsContext:
+    """TLS with the files as they are now; a browser may show a certificate."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._known: tuple[int, ...] = ()
+        self._current: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        context = self._latest()
+
+        def choose(connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+            try:
+                connection.context = self._latest()
+            except (OSError, ssl.SSLError) as error:
+                logger.warning("the previous certificate of the console stays in use: %s", error)
+
+        context.sni_callback = choose
+        return context
+
+    def _latest(self) -> ssl.SSLContext:
+        files = self._files
+        paths = (files.authority, files.certificate, files.key)
+        changed = tuple(path.stat().st_mtime_ns for path in paths)
+        if self._current is None or changed != self._known:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(files.certificate, files.key)
+            context.load_verify_locations(files.authority)
+            context.verify_mode = ssl.CERT_OPTIONAL
+            self._current, self._known = context, changed
+        return self._current
+
+
+async def _check_token(request: web.Request, session: Session) -> None:
+    form = await form_of(request)
+    if not hmac.compare_digest(str(form.get(TOKEN_FIELD, "")).encode(), session.token.encode()):
+        raise web.HTTPForbidden(reason="the page is too old: open it again")
+
+
+def _environment() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("qm.console"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= texts_of()
+    return found
+
+
+async def _static(request: web.Request) -> web.StreamResponse:
+    name = request.match_info["name"]
+    path = _STATIC / name
+    if name not in {found.name for found in _STATIC.iterdir()}:
+        raise web.HTTPNotFound(reason="there is no such file")
+    return web.FileResponse(path, headers={"Cache-Control": f"max-age={_STATIC_MAX_AGE_S}"})

@@ -1,0 +1,62 @@
+"use strict";
+
+// Questions before what cannot be undone.
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.question;
+  if (question && !window.confirm(question)) event.preventDefault();
+});
+
+// A node that is gone is said, not hidden behind old figures.
+const silent = document.getElementById("silent");
+const isSilent = (now) => { silent.hidden = !now; };
+document.addEventListener("htmx:sendError", () => isSilent(true));
+document.addEventListener("htmx:timeout", () => isSilent(true));
+document.addEventListener("htmx:responseError", () => isSilent(true));
+document.addEventListener("htmx:afterOnLoad", () => isSilent(false));
+
+// Live plots of the overview.
+const POLL_MS = 2000;
+const POINTS_MAX = 300;
+
+function plot(id, label) {
+  const place = document.getElementById(id);
+  const line = getComputedStyle(place).getPropertyValue("--link") || "blue";
+  const text = getComputedStyle(place).color;
+  const axis = { stroke: text, grid: { stroke: "#8884" } };
+  const options = {
+    width: Math.min(place.clientWidth, 900), height: 200, title: label,
+    series: [{}, { label, stroke: line, width: 2 }], axes: [axis, axis], legend: { show: false },
+  };
+  return new uPlot(options, [[], []], place);
+}
+
+async function follow() {
+  const entries = plot("entries", "entries per second");
+  const bytes = plot("bytes", "MiB in queues");
+  const times = [], rates = [], sizes = [];
+  let before = null;
+  const look = async () => {
+    try {
+      const answer = await fetch("/figures");
+      if (!answer.ok) return;
+      const now = await answer.json();
+      if (before && now.now_ms > before.now_ms) {
+        times.push(now.now_ms / 1000);
+        rates.push(1000 * (now.commit_index - before.commit_index) / (now.now_ms - before.now_ms));
+        sizes.push(now.message_bytes / 1048576);
+        for (const column of [times, rates, sizes]) if (column.length > POINTS_MAX) column.shift();
+        entries.setData([times, rates]);
+        bytes.setData([times, sizes]);
+      }
+      before = now;
+    } catch (error) {
+      isSilent(true);
+    }
+  };
+  await look();
+  setInterval(look, POLL_MS);
+}
+
+window.addEventListener("DOMContentLoaded", () => {
+  if (document.getElementById("entries")) follow();
+});
