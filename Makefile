@@ -9,13 +9,14 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 SPARK := $(VENV)/.spark
 CHART := $(VENV)/.chart
+CONSOLE := $(VENV)/.console
 PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
-	house sbom bench-model bench-spark bench-session bench-edge bench-api bench bench-entry test-chart test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-api bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -39,6 +40,10 @@ $(SPARK): requirements-spark.lock $(DEV)
 
 $(CHART): requirements-chart.lock $(DEV)
 	$(PIP) install --require-hashes -r requirements-chart.lock
+	@touch $@
+
+$(CONSOLE): requirements-console.lock $(DEV)
+	$(PIP) install --require-hashes -r requirements-console.lock
 	@touch $@
 
 setup: $(DEV)  ## create the virtual environment with everything the tests need
@@ -75,7 +80,7 @@ proto-check: setup  ## fail if generated code is not current
 QUICK := tests/baseline tests/conformance tests/decoder tests/sim tests/unit
 unit: setup  ## run all tests but the slow suites
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(QUICK)
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(QUICK) tests/chart tests/drills tests/spark)
+	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(QUICK) tests/chart tests/console tests/drills tests/spark)
 
 # Needs other versions of the product's dependencies, so it gets its own environment.
 CHECKOV := build/checkov/.installed
@@ -87,6 +92,9 @@ $(CHECKOV): requirements-checkov.lock | $(VENV)/bin/python
 test-chart: $(CHART) $(CHECKOV)  ## render the Helm chart and check its objects, alerts and dashboards (needs promtool)
 	$(BIN)/yamllint -s -c helm/.yamllint helm/quorate/values.yaml helm/quorate/examples helm/quorate/files tests/chart
 	$(BIN)/python -m pytest -q tests/chart
+
+test-console: $(CONSOLE)  ## open every page of the console in a browser, kill the leader under it (needs chromium)
+	$(BIN)/python -m pytest -q tests/console
 
 test-image: $(CHART)  ## build the image twice, compare every byte, start it as in the compose file (root, buildah, debootstrap)
 	$(BIN)/python -m tests.image
@@ -232,6 +240,7 @@ lock: | $(VENV)/bin/python  ## update the lock files
 	$(COMPILE) -c requirements.lock --extra dev -o requirements-dev.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --extra chart -o requirements-chart.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --extra console -o requirements-console.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --build-deps-for wheel --only-build-deps -o requirements-build.lock pyproject.toml
 	echo 'setuptools>=80,<84' | $(COMPILE) -o requirements-spark-build.lock -
 	echo 'pip-tools>=7.5,<8' | $(COMPILE) -o requirements-tools.lock -

@@ -27,6 +27,9 @@ else
     echo "deps-system: Java $major found"
 fi
 
+# Only `make test-console` needs a browser: say it, install nothing.
+command -v chromium >/dev/null 2>&1 || echo "deps-system: no chromium; test-console needs it: apt-get install chromium"
+
 # `make test-chart` tests alert rules with promtool.
 if command -v promtool >/dev/null 2>&1; then
     echo "deps-system: promtool found"

@@ -18,16 +18,25 @@ document.addEventListener("htmx:afterOnLoad", () => isSilent(false));
 const POLL_MS = 2000;
 const POINTS_MAX = 300;
 
+const PLOT_HEIGHT = 200;
+const PLOT_WIDTH_MAX = 900;
+
+function widthOf(place) {
+  return Math.min(place.clientWidth, PLOT_WIDTH_MAX);
+}
+
 function plot(id, label) {
   const place = document.getElementById(id);
   const line = getComputedStyle(place).getPropertyValue("--link") || "blue";
   const text = getComputedStyle(place).color;
   const axis = { stroke: text, grid: { stroke: "#8884" } };
   const options = {
-    width: Math.min(place.clientWidth, 900), height: 200, title: label,
+    width: widthOf(place), height: PLOT_HEIGHT, title: label,
     series: [{}, { label, stroke: line, width: 2 }], axes: [axis, axis], legend: { show: false },
   };
-  return new uPlot(options, [[], []], place);
+  const made = new uPlot(options, [[], []], place);
+  window.addEventListener("resize", () => made.setSize({ width: widthOf(place), height: PLOT_HEIGHT }));
+  return made;
 }
 
 async function follow() {

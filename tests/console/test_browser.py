@@ -1,0 +1,159 @@
+"""The console in a browser, against real nodes: every page, hostile texts, a leader that dies."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, async_playwright
+
+from qm.client.message import Message
+from qm.pb import control_pb2 as pb
+from tests.unit.client.world import PLAIN, Clients, clients
+
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+PICTURES: Final = Path(__file__).resolve().parents[2] / "build" / "console"
+HOSTILE: Final = (
+    "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+)
+LARGE_BYTES: Final = 4 << 20
+WIDE, NARROW = (1280, 900), (390, 844)
+SERIOUS: Final = ("serious", "critical")
+
+Scenario = Callable[[Clients, Page, str], Awaitable[None]]
+
+
+def browse(scenario: Scenario, count: int = 1) -> None:
+    """Run a scenario in a browser that an admin has signed in."""
+
+    async def main() -> None:
+        async with clients(count) as made, async_playwright() as playwright:
+            browser = await playwright.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox"]
+            )
+            context = await browser.new_context(ignore_https_errors=True)
+            page = await context.new_page()
+            faults: list[str] = []
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            leader = await made.harness.leader()
+            first = next(node.name for node in made.harness.up if node is not leader or count == 1)
+            async with made.client(first=first) as client:
+                reply = await client.wire.call(
+                    lambda stubs: stubs.console.SignIn, pb.SignInRequest()
+                )
+            await page.goto(reply.url)
+            await scenario(made, page, reply.url.split("/sign-in")[0])
+            assert not faults
+            await browser.close()
+
+    asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def pictures() -> None:
+    assert CHROMIUM, "install chromium: `make deps-system` says how"
+    PICTURES.mkdir(parents=True, exist_ok=True)
+
+
+async def picture(page: Page, name: str) -> None:
+    """Take pictures of both widths, and have nothing wider than the narrow one."""
+    for width, height in (WIDE, NARROW):
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.screenshot(path=PICTURES / f"{name}-{width}.png", full_page=True)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+
+
+async def assert_accessible(page: Page, name: str) -> None:
+    found = await Axe().run(page)
+    serious = [one for one in found.response["violations"] if one["impact"] in SERIOUS]
+    assert not serious, (name, [(one["id"], one["nodes"][0]["html"]) for one in serious])
+
+
+async def link_of(page: Page, base: str, queue: str) -> str:
+    await page.goto(f"{base}/queues?filter={queue}")
+    text = await page.content()
+    (link,) = re.findall(rf'href="(/queues/[0-9]+)">QUORATE[^<]*{queue}<', text)
+    return f"{base}{link}"
+
+
+def test_every_page_is_seen_and_read_by_everybody() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        async with made.client() as client:
+            await client.send(PLAIN, Message(body=HOSTILE.encode(), label=HOSTILE))
+            await client.send(PLAIN, Message(body=bytes(LARGE_BYTES - 1024), label="large"))
+            queue = await link_of(page, base, "plain")
+            pages = {
+                "overview": f"{base}/",
+                "queues": f"{base}/queues",
+                "queue": queue,
+                "outgoing": f"{base}/outgoing",
+                "clients": f"{base}/clients",
+                "transactions": f"{base}/transactions",
+                "events": f"{base}/events",
+                "error": f"{base}/queues/99999",
+            }
+            for name, url in pages.items():
+                await page.goto(url)
+                await assert_accessible(page, name)
+                await picture(page, name)
+            await page.goto(queue)
+            keys = re.findall(r'href="(/queues/[0-9]+/[0-9]+)"', await page.content())
+            await page.click("text=Later messages")  # the large one does not fit beside it
+            await page.wait_for_selector("td:has-text('large')")
+            keys += re.findall(r'href="(/queues/[0-9]+/[0-9]+)"', await page.content())
+            for name, path in zip(("message", "message-large"), keys, strict=True):
+                await page.goto(f"{base}{path}")
+                await assert_accessible(page, name)
+                await picture(page, name)
+                assert await page.title() != "taken"
+
+    browse(scenario)
+
+
+def test_a_queue_is_made_used_and_deleted_by_hand() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        page.on("dialog", lambda dialog: asyncio.ensure_future(dialog.accept()))
+        await page.goto(f"{base}/queues")
+        await page.fill("input[name=path]", "by-hand")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("h2:has-text('Send a message')")
+        await page.locator("form[action$='/send'] input[name=label]").fill("greeting")
+        await page.fill("textarea", "hello")
+        await page.click("text=Send >> nth=-1")
+        await page.wait_for_selector("td:has-text('greeting')")
+        await page.click("text=Purge all messages")
+        await page.wait_for_selector("td:has-text('greeting')", state="detached")
+        await page.click("text=Delete the queue")
+        await page.wait_for_selector("h1:has-text('Queues')")
+        assert "by-hand" not in await page.locator("table").inner_text()
+
+    browse(scenario)
+
+
+def test_a_leader_that_dies_is_seen_and_the_page_goes_on() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        await page.goto(f"{base}/")
+        before = await made.kill_leader()
+        await made.harness.leader()
+
+        async def shows_another() -> bool:
+            rows = await page.locator("dl dd").all_inner_texts()
+            return rows[1] not in (before, "") and not rows[1].startswith("none")
+
+        for _ in range(200):
+            if await shows_another():
+                break
+            await asyncio.sleep(0.1)
+        assert await shows_another()
+        await picture(page, "leader-died")
+        host = base.removeprefix("https://").rpartition(":")[0]
+        (own,) = (node for node in made.harness.up if node.host == host)
+        await made.harness.kill(own.name)
+        await page.wait_for_selector("#silent:not([hidden])")
+
+    browse(scenario, 3)
