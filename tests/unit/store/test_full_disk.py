@@ -139,6 +139,23 @@ def test_a_step_of_emptying_sparse_files_copies_a_bounded_number_of_bytes(
     node.close()
 
 
+def test_a_file_that_was_emptied_stays_until_a_flush_covers_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on disk still names it, and a crash goes back to that."""
+    monkeypatch.setattr(blobs_module, "BLOB_FILE_BYTES", 60 * 1024)
+    node = sparse_node(tmp_path / "node")
+    blobs = tmp_path / "node" / "store" / "g-00000001" / "blobs"
+    empty_sparse(node)
+    before = {path.name for path in blobs.iterdir()}
+    node.store.bodies.begin_removal().run()
+    assert {path.name for path in blobs.iterdir()} == before
+    node.store.flush()
+    node.store.bodies.begin_removal().run()
+    assert {path.name for path in blobs.iterdir()} < before
+    node.close()
+
+
 def test_moves_are_durable_once_a_flush_covers_them(tmp_path: Path) -> None:
     node = Node(tmp_path / "node")
     node.put(setup_commands())
