@@ -33,18 +33,10 @@ async def send(
     """Send messages in order, each to all targets (format names). Raises ClientError."""
     sent: list[Sent] = []
     for batch in _batches(messages, targets):
+        outgoing = await _outgoing(session, targets, batch, transaction)
         first = session.numbers.take(len(batch))
         request = data_pb2.SendRequest(
-            request=session.request(first),
-            messages=[
-                data_pb2.OutgoingMessage(
-                    targets=targets,
-                    properties=message.properties(),
-                    application_dead_letter_queue=message.application_dead_letter_queue,
-                )
-                for message in batch
-            ],
-            transaction=transaction,
+            request=session.request(first), messages=outgoing, transaction=transaction
         )
         if not transaction:
             session.memory.begin_send(
@@ -52,6 +44,33 @@ async def send(
             )
         sent += await ask(session, request, sent)
     return sent
+
+
+async def _outgoing(
+    session: Session, targets: Sequence[str], batch: Sequence[Message], transaction: bytes
+) -> list[data_pb2.OutgoingMessage]:
+    """Return messages as Send takes them; those that are to be signed as signed packets."""
+    outgoing = [
+        data_pb2.OutgoingMessage(
+            targets=targets,
+            properties=message.properties(),
+            application_dead_letter_queue=message.application_dead_letter_queue,
+        )
+        for message in batch
+    ]
+    signed = [place for place, message in enumerate(batch) if message.authentication_level]
+    if not signed:
+        return outgoing
+    request = data_pb2.ComposeRequest(
+        messages=[outgoing[place] for place in signed], transaction=transaction
+    )
+    reply = await session.wire.call(lambda stubs: stubs.data.Compose, request)
+    for place, packet in zip(signed, reply.packets, strict=True):
+        signer = batch[place].signer
+        if signer is None:
+            raise MqError(ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED, "a signer is needed")
+        outgoing[place].packet = signer.signed(packet, batch[place])
+    return outgoing
 
 
 async def ask(

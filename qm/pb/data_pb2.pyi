@@ -717,6 +717,54 @@ class OutgoingMessage(_message.Message):
 Global___OutgoingMessage: _TypeAlias = OutgoingMessage  # noqa: Y015
 
 @_typing.final
+class ComposeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    TRANSACTION_FIELD_NUMBER: _builtins.int
+    transaction: _builtins.bytes
+    """As it will be sent."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutgoingMessage]:
+        """Properties with authentication_level and sender_certificate."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___OutgoingMessage] | None = ...,
+        transaction: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "transaction", b"transaction"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComposeRequest: _TypeAlias = ComposeRequest  # noqa: Y015
+
+@_typing.final
+class ComposeReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PACKETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def packets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """One per message: sign it, and send it as `packet` to the same targets."""
+
+    def __init__(
+        self,
+        *,
+        packets: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["packets", b"packets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComposeReply: _TypeAlias = ComposeReply  # noqa: Y015
+
+@_typing.final
 class SendRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

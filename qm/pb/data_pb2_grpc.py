@@ -64,6 +64,11 @@ class DataStub:
                 request_serializer=qm_dot_pb_dot_data__pb2.CloseQueueRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_data__pb2.CloseQueueReply.FromString,
                 _registered_method=True)
+        self.Compose = channel.unary_unary(
+                '/quorate.data.v1.Data/Compose',
+                request_serializer=qm_dot_pb_dot_data__pb2.ComposeRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_data__pb2.ComposeReply.FromString,
+                _registered_method=True)
         self.Send = channel.unary_unary(
                 '/quorate.data.v1.Data/Send',
                 request_serializer=qm_dot_pb_dot_data__pb2.SendRequest.SerializeToString,
@@ -174,9 +179,16 @@ class DataServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Send(self, request, context):
+    def Compose(self, request, context):
         """Messages.
+        Messages as the packets that their caller signs; nothing is sent.
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Send(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -291,6 +303,11 @@ def add_DataServicer_to_server(servicer, server):
                     servicer.CloseQueue,
                     request_deserializer=qm_dot_pb_dot_data__pb2.CloseQueueRequest.FromString,
                     response_serializer=qm_dot_pb_dot_data__pb2.CloseQueueReply.SerializeToString,
+            ),
+            'Compose': grpc.unary_unary_rpc_method_handler(
+                    servicer.Compose,
+                    request_deserializer=qm_dot_pb_dot_data__pb2.ComposeRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_data__pb2.ComposeReply.SerializeToString,
             ),
             'Send': grpc.unary_unary_rpc_method_handler(
                     servicer.Send,
@@ -520,6 +537,33 @@ class Data:
             '/quorate.data.v1.Data/CloseQueue',
             qm_dot_pb_dot_data__pb2.CloseQueueRequest.SerializeToString,
             qm_dot_pb_dot_data__pb2.CloseQueueReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Compose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.data.v1.Data/Compose',
+            qm_dot_pb_dot_data__pb2.ComposeRequest.SerializeToString,
+            qm_dot_pb_dot_data__pb2.ComposeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -60,8 +60,11 @@ class DataStub:
     OpenQueue: _grpc.UnaryUnaryMultiCallable[_data_pb2.OpenQueueRequest, _data_pb2.OpenQueueReply]
     """Queues. Handles outlive a change of leader and end with the session."""
     CloseQueue: _grpc.UnaryUnaryMultiCallable[_data_pb2.CloseQueueRequest, _data_pb2.CloseQueueReply]
+    Compose: _grpc.UnaryUnaryMultiCallable[_data_pb2.ComposeRequest, _data_pb2.ComposeReply]
+    """Messages.
+    Messages as the packets that their caller signs; nothing is sent.
+    """
     Send: _grpc.UnaryUnaryMultiCallable[_data_pb2.SendRequest, _data_pb2.SendReply]
-    """Messages."""
     Receive: _grpc.UnaryUnaryMultiCallable[_data_pb2.ReceiveRequest, _data_pb2.ReceiveReply]
     Peek: _grpc.UnaryUnaryMultiCallable[_data_pb2.PeekRequest, _data_pb2.PeekReply]
     Cancel: _grpc.UnaryUnaryMultiCallable[_data_pb2.CancelRequest, _data_pb2.CancelReply]
@@ -96,8 +99,11 @@ class DataAsyncStub(DataStub):
     OpenQueue: _aio.UnaryUnaryMultiCallable[_data_pb2.OpenQueueRequest, _data_pb2.OpenQueueReply]  # type: ignore[assignment]
     """Queues. Handles outlive a change of leader and end with the session."""
     CloseQueue: _aio.UnaryUnaryMultiCallable[_data_pb2.CloseQueueRequest, _data_pb2.CloseQueueReply]  # type: ignore[assignment]
+    Compose: _aio.UnaryUnaryMultiCallable[_data_pb2.ComposeRequest, _data_pb2.ComposeReply]  # type: ignore[assignment]
+    """Messages.
+    Messages as the packets that their caller signs; nothing is sent.
+    """
     Send: _aio.UnaryUnaryMultiCallable[_data_pb2.SendRequest, _data_pb2.SendReply]  # type: ignore[assignment]
-    """Messages."""
     Receive: _aio.UnaryUnaryMultiCallable[_data_pb2.ReceiveRequest, _data_pb2.ReceiveReply]  # type: ignore[assignment]
     Peek: _aio.UnaryUnaryMultiCallable[_data_pb2.PeekRequest, _data_pb2.PeekReply]  # type: ignore[assignment]
     Cancel: _aio.UnaryUnaryMultiCallable[_data_pb2.CancelRequest, _data_pb2.CancelReply]  # type: ignore[assignment]
@@ -167,12 +173,21 @@ class DataServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_data_pb2.CloseQueueReply, _abc.Awaitable[_data_pb2.CloseQueueReply]]: ...
 
     @_abc_1.abstractmethod
+    def Compose(
+        self,
+        request: _data_pb2.ComposeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_data_pb2.ComposeReply, _abc.Awaitable[_data_pb2.ComposeReply]]:
+        """Messages.
+        Messages as the packets that their caller signs; nothing is sent.
+        """
+
+    @_abc_1.abstractmethod
     def Send(
         self,
         request: _data_pb2.SendRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_data_pb2.SendReply, _abc.Awaitable[_data_pb2.SendReply]]:
-        """Messages."""
+    ) -> _typing.Union[_data_pb2.SendReply, _abc.Awaitable[_data_pb2.SendReply]]: ...
 
     @_abc_1.abstractmethod
     def Receive(

@@ -2,6 +2,7 @@
 
 `sid` and `descriptor` hold [MS-DTYP] 2.4 as bytes and values, `access` decides on access.
 `signature_input` says what a signature covers, `hashes` and `signatures` make and verify it;
-`body_ciphers` encrypt bodies, `session_keys` carry their keys; `directory` says who others are.
+`body_ciphers` encrypt bodies, `session_keys` carry their keys, `body_encryption` chooses both;
+`certificates` reads those of people, `directory` says who others are, `providers` names providers.
 May import `qm.wire` and `qm.names`.
 """

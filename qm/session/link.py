@@ -338,6 +338,11 @@ class OutgoingLink:
         self._stage = _Stage.CONNECTING
         self._actions.append(Connect(self._hops[self._hop_index], pinged))
 
+    def encryption_failed(self, utc_s: int) -> None:
+        """A message could not be encrypted for the peer [MS-MQQB 3.1.7.1.5.1]."""
+        status = ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE
+        self._record(status, ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND, utc_s)
+
     def _wait(self, now: float, *, has_backlog: bool) -> None:
         """Start Session Retry Connect if there is a backlog, unless on hold."""
         if has_backlog and not self._is_held:

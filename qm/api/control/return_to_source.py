@@ -10,7 +10,7 @@ from typing import Final
 
 from qm.api.convert.names import absolute_text, queue_id_of
 from qm.api.convert.outcomes import number_of, numbers_of, sent
-from qm.api.convert.packets import sent_again
+from qm.api.convert.packets import sent_again, stored_packet
 from qm.api.convert.properties import message_id
 from qm.api.data.batches import Bodies
 from qm.api.gate.errors import InvalidArgument, LimitReached, MsmqError, check
@@ -19,7 +19,7 @@ from qm.api.propose.control_once import UNNUMBERED, Decider, made_identifier
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster
 from qm.model.clients.clients import request_result
-from qm.model.messages.packets import deserialize_message_from_buffer, serialize_message_to_buffer
+from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.queries import PositionInfo, format_name_of_queue, get_client, position
 from qm.model.state.addressing import format_name_of
 from qm.model.state.ledger import QueueInHand
@@ -155,7 +155,7 @@ class Returning:
                 manager.identifier,
                 self._cluster.now_ms(),
             )
-            return serialize_message_to_buffer(message), destination
+            return stored_packet(message), destination
         except (ProtocolError, ValueOutOfRange) as error:
             raise InvalidArgument(
                 "lookup_identifier", f"it cannot be sent again: {error}"

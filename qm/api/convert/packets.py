@@ -1,7 +1,8 @@
 """Converts messages that clients send into packets: checks attributes, makes names absolute.
 
 Apply assigns MessageIDs; sequence numbers follow when a packet leaves; stored packets have zeros in
-their places. Attributes that need keys (signing, encrypting) are refused until they are supported.
+their places. Callers sign: they get the packet composed, and bring it signed. Bodies are encrypted
+when they leave, so that what is stored, journaled or dead here is in clear.
 """
 
 from collections.abc import Sequence
@@ -11,15 +12,16 @@ from typing import Final
 import msgspec
 
 from qm.api.convert.names import absolute_text
-from qm.api.gate.errors import InvalidArgument, MsmqError, Unsupported
+from qm.api.gate.errors import InvalidArgument, MsmqError
 from qm.model.messages.message import (
     AdministrationQueueType,
     DeliveryGuarantee,
     DestinationQueueType,
     Message,
     ResponseQueueType,
+    SenderIdentifierType,
 )
-from qm.model.messages.packets import serialize_message_to_buffer
+from qm.model.messages.packets import construct_user_message_packet
 from qm.model.queries import View, default_time_to_reach_queue
 from qm.model.state.addressing import destination_of
 from qm.model.values.limits import (
@@ -38,14 +40,17 @@ from qm.names.format_name import (
     parse_format_name,
 )
 from qm.pb import data_pb2
+from qm.security.body_encryption import ENCRYPTION_MAX_BYTES, is_privacy_level
+from qm.security.sid import SID_SIZE_MAX_BYTES
 from qm.wire.codes import ErrorCode
-from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm
+from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.limits import (
     CORRELATION_ID_SIZE_BYTES,
     MQF_ELEMENTS_MAX,
     PRIORITY_DEFAULT,
+    SENDER_CERT_MAX_BYTES,
     TIME_INFINITE_S,
     TRANSACTION_ID_MAX,
     U16_MAX,
@@ -55,6 +60,7 @@ from qm.wire.packets.patch import patch_message_id, patch_sent_time
 from qm.wire.packets.peek import is_transactional, peek_head
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import ObjectId, parse_object_id
+from qm.wire.structures.public_key import MODULUS_MAX_BYTES
 
 PRIORITY_MAX: Final = 7
 NAMES_IN_HAND_MAX: Final = 4_096
@@ -116,11 +122,33 @@ class PacketBuilder:
         else:
             for place, target in enumerate(targets):
                 _check_target(target, f"targets[{place}]")
-            packets = self._checked(message.properties, targets)
+            if message.properties.authentication_level and not message.properties.signature:
+                raise InvalidArgument(
+                    "properties.authentication_level", "sign the packet that Compose returns"
+                )
+            packets = self._checked(message.properties, targets, message.properties.sender_id)
         if len(targets) > 1:
             self._copied_bytes += sum(map(len, packets))
             self._bound_copies(0)
         return packets
+
+    def composed(
+        self, message: data_pb2.OutgoingMessage, targets: Sequence[str], sender: bytes
+    ) -> bytes:
+        """Return the packet of a message for its caller to sign; `sender`: the caller's SID.
+
+        Several destinations share it: their packets differ in what version 3.0 does not sign.
+        """
+        given = message.properties
+        if message.WhichOneof("content") != "properties" or not given.authentication_level:
+            raise InvalidArgument(
+                "properties.authentication_level", "what is composed is to be signed: say how"
+            )
+        if not given.sender_certificate:
+            raise MsmqError(ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED)
+        for place, target in enumerate(targets):
+            _check_target(target, f"targets[{place}]")
+        return self._checked(given, targets, given.sender_id or sender)[0]
 
     def _bound_copies(self, more_bytes: int) -> None:
         """Raise InvalidArgument if the copies together would be too long."""
@@ -132,13 +160,15 @@ class PacketBuilder:
                 f" {COPIES_PER_SEND_MAX_BYTES} are allowed in a call: send to fewer at a time",
             )
 
-    def _checked(self, given: data_pb2.Properties, targets: Sequence[str]) -> list[bytes]:
+    def _checked(
+        self, given: data_pb2.Properties, targets: Sequence[str], sender: bytes
+    ) -> list[bytes]:
         try:
             _check(given)
-            packets = self._built(given, targets)
+            packets = self._built(given, targets, sender)
         except InvalidArgument as error:
             raise error.within("properties") from None
-        longest = max(map(len, packets))
+        longest = max(map(len, packets)) + (ENCRYPTION_MAX_BYTES if given.privacy_level else 0)
         if longest > PACKET_MAX_BYTES:
             raise InvalidArgument(
                 "properties.body",
@@ -177,14 +207,18 @@ class PacketBuilder:
 
     # Packets from attributes -------------------------------------------------------------
 
-    def _built(self, given: data_pb2.Properties, targets: Sequence[str]) -> list[bytes]:
+    def _built(
+        self, given: data_pb2.Properties, targets: Sequence[str], sender: bytes
+    ) -> list[bytes]:
         try:
-            message = self._message(given, targets)
-            return [serialize_message_to_buffer(sent_to(message, target)) for target in targets]
+            message = self._message(given, targets, sender)
+            return [stored_packet(sent_to(message, target)) for target in targets]
         except (ValueOutOfRange, QueueNameError) as error:
             raise InvalidArgument(_field_of(error), str(error)) from None
 
-    def _message(self, given: data_pb2.Properties, targets: Sequence[str]) -> Message:
+    def _message(
+        self, given: data_pb2.Properties, targets: Sequence[str], sender: bytes
+    ) -> Message:
         """Return the message, without a destination."""
         own = self._manager.identifier
         destinations = given.destinations or (targets if len(targets) > 1 else ())
@@ -221,7 +255,13 @@ class PacketBuilder:
             time_to_reach_queue=_time(given, "time_to_reach_queue_s", self._time_to_reach_queue_s),
             time_to_be_received=_time(given, "time_to_be_received_s", TIME_INFINITE_S),
             hash_algorithm=given.hash_algorithm or HashAlgorithm.SHA512,
-            encryption_algorithm=given.encryption_algorithm or EncryptionAlgorithm.RC4,
+            encryption_algorithm=given.encryption_algorithm or _cipher(given.privacy_level),
+            privacy_level=PrivacyLevel(given.privacy_level),
+            sender_identifier_type=_sender_type(given, sender),
+            sender_identifier=sender,
+            sender_certificate=given.sender_certificate,
+            signature=given.signature,
+            symmetric_key=given.destination_symmetric_key,
             connector_type_identifier=given.connector_type or GUID_NULL,
             transaction_identifier=self._transaction_identifier(),
         )
@@ -245,6 +285,18 @@ class PacketBuilder:
             self.absolute(_given(text, f"{field}[{place}]"), f"{field}[{place}]")
             for place, text in enumerate(texts)
         )
+
+
+def stored_packet(message: Message) -> bytes:
+    """Return the packet of a message of ours as it is stored: in clear until it leaves, unless a
+    connector application encrypted its body. Raises ValueOutOfRange, QueueNameError.
+    """
+    packet = construct_user_message_packet(message)
+    security = packet.security
+    if security is None or not security.is_body_encrypted or message.symmetric_key:
+        return write_user_message(packet)
+    security = msgspec.structs.replace(security, is_body_encrypted=False)
+    return write_user_message(msgspec.structs.replace(packet, security=security))
 
 
 def sent_to(message: Message, destination: str) -> Message:
@@ -283,6 +335,7 @@ def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> M
         sent_to(message, destination),
         identifier=ObjectId(own, 0),
         source_machine_identifier=own,
+        symmetric_key=b"",  # it was for us
         sent_time=now_ms // 1000,
         response_queue_type=ResponseQueueType(_reference_type(response, own)),
         administration_queue_type=AdministrationQueueType(_reference_type(administration, own)),
@@ -346,11 +399,43 @@ def _check(given: data_pb2.Properties) -> None:
         raise InvalidArgument("message_class", f"{given.message_class}; at most {U16_MAX}")
     if given.message_class != MessageClass.NORMAL and not given.connector_type:
         raise InvalidArgument("connector_type", "only connectors choose a message's class")
-    if given.privacy_level or given.authentication_level or given.sender_certificate:
-        raise Unsupported(
-            "signing and encrypting are not offered yet: leave privacy_level,"
-            " authentication_level and sender_certificate unset"
+    _check_security(given)
+
+
+def _check_security(given: data_pb2.Properties) -> None:
+    if not is_privacy_level(given.privacy_level):
+        raise InvalidArgument("privacy_level", f"{given.privacy_level}; 0, 1, 3 or 5")
+    is_asked_for = bool(given.authentication_level)
+    brings_own = given.signature or given.destination_symmetric_key
+    if brings_own and not given.connector_type:
+        raise MsmqError(
+            ErrorCode.MQ_ERROR_MISSING_CONNECTOR_TYPE,
+            "only connectors bring a signature or an encrypted body",
         )
+    if given.sender_id and not (is_asked_for or given.connector_type):
+        raise InvalidArgument("sender_id", "it is proven by a signature: set authentication_level")
+    if given.sender_certificate and not (is_asked_for or given.connector_type):
+        raise InvalidArgument("sender_certificate", "set authentication_level as well")
+    for field, limit in (
+        ("sender_id", SID_SIZE_MAX_BYTES),
+        ("sender_certificate", SENDER_CERT_MAX_BYTES),
+        ("signature", MODULUS_MAX_BYTES),
+        ("destination_symmetric_key", MODULUS_MAX_BYTES + _GUID_BYTES),
+    ):
+        size = len(getattr(given, field))
+        if size > limit:
+            raise InvalidArgument(field, f"{size} bytes; at most {limit}")
+
+
+def _cipher(privacy_level: int) -> EncryptionAlgorithm:
+    is_advanced = privacy_level == PrivacyLevel.ADVANCED
+    return EncryptionAlgorithm.AES256 if is_advanced else EncryptionAlgorithm.RC4
+
+
+def _sender_type(given: data_pb2.Properties, sender: bytes) -> SenderIdentifierType:
+    if given.sender_id_type:
+        return SenderIdentifierType(given.sender_id_type)
+    return SenderIdentifierType.SID if sender else SenderIdentifierType.NONE
 
 
 def _priority(given: data_pb2.Properties) -> int:

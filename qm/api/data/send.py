@@ -42,6 +42,30 @@ class Sending:
         outcomes = await self._proposer.repeat(*commands)
         return data_pb2.SendReply(results=[self._result(outcome) for outcome in outcomes])
 
+    async def compose(
+        self, request: data_pb2.ComposeRequest, who: Principal
+    ) -> data_pb2.ComposeReply:
+        """Return messages as packets for their caller to sign."""
+        count = len(request.messages)
+        if not 1 <= count <= MESSAGES_PER_SEND_MAX:
+            raise InvalidArgument("messages", f"{count}; 1 to {MESSAGES_PER_SEND_MAX} per call")
+        transaction = checked_transaction(request.transaction)
+        packets = await settled(self._cluster, lambda: self._composed(request, who, transaction))
+        return data_pb2.ComposeReply(packets=packets)
+
+    def _composed(
+        self, request: data_pb2.ComposeRequest, who: Principal, transaction: bytes | None
+    ) -> list[bytes]:
+        builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction)
+        packets = []
+        for place, message in enumerate(request.messages):
+            try:
+                targets = builder.targets(message)
+                packets.append(builder.composed(message, targets, who.sids[0]))
+            except InvalidArgument as error:
+                raise error.within(f"messages[{place}]") from None
+        return packets
+
     def _commands(
         self,
         request: data_pb2.SendRequest,

@@ -110,6 +110,10 @@ class Data(data_pb2_grpc.DataServicer):
     # Messages ----------------------------------------------------------------------------
 
     @override
+    async def Compose(self, request: pb.ComposeRequest, context: Context) -> pb.ComposeReply:
+        return await self._sending.compose(request, caller())
+
+    @override
     async def Send(self, request: pb.SendRequest, context: Context) -> pb.SendReply:
         return await self._sending.send(request, caller())
 

@@ -46,7 +46,7 @@ def _changes(service: str, roles: frozenset[Role], *methods: str) -> dict[str, R
 RULES: Final[Mapping[str, Rule]] = {
     **_reads(_DATA, CLIENTS, "OpenSession", "RenewSession", "CloseSession", "Confirm"),
     **_reads(_DATA, CLIENTS, "OpenQueue", "CloseQueue", "CreateCursor", "CloseCursor"),
-    **_reads(_DATA, CLIENTS, "Send", "Receive", "Peek", "Cancel", "Complete", "Move"),
+    **_reads(_DATA, CLIENTS, "Compose", "Send", "Receive", "Peek", "Cancel", "Complete", "Move"),
     **_reads(_DATA, CLIENTS, "StreamReceive", "BeginTransaction", "PrepareTransaction"),
     **_reads(_DATA, CLIENTS, "CommitTransaction", "AbortTransaction"),
     **_reads(f"{_CONTROL}.ClusterControl", NODES, "GetStatus", "ListMembers", "CanStop"),

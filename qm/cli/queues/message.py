@@ -63,6 +63,32 @@ def message() -> None:
 @click.option("--correlation-id", metavar="HEX", default="", help="20 bytes.")
 @click.option("--tag", type=click.IntRange(0, 0xFFFF_FFFF), default=0)
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--sign",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Sign with the certificate and key in this file, PEM or PKCS#12.",
+)
+@click.option("--sign-password", envvar="QM_SIGN_PASSWORD", help="[env: QM_SIGN_PASSWORD]")
+@click.option(
+    "--signature",
+    type=click.Choice(["sig10", "sig20", "sig30"]),
+    default="sig20",
+    show_default=True,
+    help="Version of the signature; several queues have sig30.",
+)
+@click.option(
+    "--hash",
+    type=click.Choice(["md5", "sha1", "sha256", "sha512"]),
+    default="sha512",
+    show_default=True,
+)
+@click.option("--sender-sid", metavar="S-1-...", help="Whose certificate it is at the receiver.")
+@click.option(
+    "--encrypt",
+    type=click.Choice(["base", "enhanced", "advanced"]),
+    help="Encrypt the body on its way: 40-bit, 128-bit, or AES.",
+)
+@click.option("--cipher", type=click.Choice(["rc2", "rc4", "aes128", "aes192", "aes256"]))
 @dry_run_option
 @output_option
 @connected
@@ -78,9 +104,14 @@ def send(
     output: str,
     **options: Any,
 ) -> None:
-    """Send a message to QUEUE, a path name or format name."""
+    """Send a message to QUEUE, a path name or format name.
+
+    --sign uses a certificate with its private key, which stays here; --encrypt has the body
+    encrypted on its way with the destination's public key of the directory.
+    """
     payload, body_type = read_body(body, file, form)
     one = _message(payload, body_type, options)
+    _secure(one, options)
     if dry_run:
         what = f"{count} messages" if count > 1 else "a message"
         click.echo(f"would send {what} of {len(payload)} bytes to {queue}", err=True)
@@ -159,6 +190,34 @@ def _message(payload: bytes, body_type: int, options: dict[str, Any]) -> Any:
         correlation_id=correlation_id,
         application_tag=options["tag"],
     )
+
+
+def _secure(one: Any, options: dict[str, Any]) -> None:
+    """Say how a message is signed and encrypted. Raises click.UsageError."""
+    from qm.client.signing import AuthenticationLevel, Signer, SigningFailed
+    from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
+
+    if options["encrypt"]:
+        one.privacy_level = int(PrivacyLevel[options["encrypt"].upper()])
+    if options["cipher"]:
+        one.encryption_algorithm = int(EncryptionAlgorithm[options["cipher"].upper()])
+    if options["sign"] is None:
+        return
+    password = options["sign_password"]
+    try:
+        one.signer = Signer.load(options["sign"], password.encode() if password else None)
+    except SigningFailed as error:
+        raise click.UsageError(f"--sign: {error}") from None
+    one.authentication_level = int(AuthenticationLevel[options["signature"].upper()])
+    one.hash_algorithm = int(HashAlgorithm[options["hash"].upper()])
+    if options["sender_sid"]:
+        from qm.security.sid import sid_from_text
+        from qm.wire.errors import ValueOutOfRange
+
+        try:
+            one.sender_id = sid_from_text(options["sender_sid"])
+        except ValueOutOfRange as error:
+            raise click.UsageError(f"--sender-sid: {error}") from None
 
 
 def _reading(command: Any) -> Any:

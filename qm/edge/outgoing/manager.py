@@ -10,6 +10,7 @@ from qm.cluster.cluster import Cluster, ClusterListener, Leadership
 from qm.cluster.relay import RelayHubEvents, SessionFacts
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.acks.order_acks import SendersSeen
+from qm.edge.outgoing.encrypting import BodyEncryption
 from qm.edge.outgoing.leadership import Leading
 from qm.edge.outgoing.limits import RESOLVING_NAMED_MAX
 from qm.edge.outgoing.link.context import OutgoingContext, OutgoingSettings
@@ -18,6 +19,7 @@ from qm.edge.outgoing.link.timers import TimerQueue
 from qm.edge.outgoing.link_report import LinkReport, link_report
 from qm.edge.outgoing.proposal_queue import ProposalQueue
 from qm.edge.relay.relay import Relay
+from qm.model.queries.people import ReplicatedDirectory
 from qm.model.values.effects import Applied
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
@@ -144,6 +146,7 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
             return
         proposals = ProposalQueue(self._cluster, self._lines)
         own_guid = manager.identifier
+        directory = ReplicatedDirectory(self._cluster.state)
         context = OutgoingContext(
             cluster=self._cluster,
             own_guid=own_guid,
@@ -152,8 +155,13 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
             timers=self._timers,
             proposals=proposals,
             destinations=Destinations(
-                self._resolver, self._settings.peers, self._settings.rules, self._named_resolver
+                self._resolver,
+                self._settings.peers,
+                self._settings.rules,
+                self._named_resolver,
+                directory.addresses,
             ),
+            encryption=BodyEncryption(directory, self._clock, self._settings.encryption),
             relay=self._relay,
             metrics=self._metrics,
             lines=self._lines,

@@ -11,8 +11,10 @@ import msgspec
 
 from qm.cluster.cluster import Cluster
 from qm.edge.outgoing import rows
+from qm.edge.outgoing.encrypting import BodyEncryption, EncryptionFailed
 from qm.edge.outgoing.packets import Addressing, plain_packet, transactional_packet
 from qm.model.values.rows import Position
+from qm.names.format_name import FormatName
 from qm.session import OutgoingTable
 from qm.store.bodies.body_places import BodyDamaged, BodyPlace
 from qm.wire.errors import ProtocolError, ValueOutOfRange
@@ -33,6 +35,10 @@ class Packed(msgspec.Struct):
     """Keys whose TimeToReachQueue or TimeToBeReceived is over."""
     unsendable: list[int] = []
     """Keys of which no packet can be made."""
+    unencryptable: list[int] = []
+    """Keys whose bodies cannot be encrypted for their destination [MS-MQQB 3.1.7.1.5.1]."""
+    encryption_error: str = ""
+    """Why not."""
     gone: list[int] = []
     """Keys no longer in the queue, or not to be sent."""
     traced: list[tuple[int, Guid]] = []
@@ -44,10 +50,19 @@ class Packed(msgspec.Struct):
 class Packer:
     """Makes the packets of one outgoing queue."""
 
-    def __init__(self, cluster: Cluster, queue_id: int, addressing: Addressing) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue_id: int,
+        name: FormatName,
+        own_guid: Guid,
+        encryption: BodyEncryption,
+    ) -> None:
         self._cluster = cluster
         self._queue_id = queue_id
-        self._addressing = addressing
+        self._name = name
+        self._addressing = Addressing(name, own_guid)
+        self._encryption = encryption
 
     def pack(
         self, keys: Sequence[int], table: OutgoingTable, watermark: int, size_bytes: int
@@ -76,6 +91,10 @@ class Packer:
             except (ProtocolError, ValueOutOfRange):
                 packed.unsendable.append(key)
                 break
+            except EncryptionFailed as error:
+                packed.unencryptable.append(key)
+                packed.encryption_error = str(error)
+                break
             except (BodyDamaged, KeyError) as error:
                 packed.damage = str(error)
                 break
@@ -97,6 +116,7 @@ class Packer:
             position.body_crc32,
         )
         stored = self._addressing.addressed(self._cluster.read_body(place))
+        stored = self._encryption.leaving(stored, self._name)
         if previous_number is None:
             return plain_packet(stored, position)
         row = rows.numbers(self._cluster.state, self._queue_id, key)

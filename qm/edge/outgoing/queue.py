@@ -19,7 +19,6 @@ from qm.edge.outgoing.link.driver import LinkDriver, LinkOwner
 from qm.edge.outgoing.link.resolver import Unresolved
 from qm.edge.outgoing.link.timers import earliest
 from qm.edge.outgoing.link.user import SharedConnection
-from qm.edge.outgoing.packets import Addressing
 from qm.edge.outgoing.packing import Packed, Packer
 from qm.edge.outgoing.proposal_queue import KeyBatch
 from qm.model.state.ledger import LEVELS, QueueInHand
@@ -59,7 +58,7 @@ class QueueSender(LinkOwner):
         self._queue_id = queue.record.queue_id
         self._name = parse_format_name(queue.record.pathname)
         self._packer = Packer(
-            context.cluster, self._queue_id, Addressing(self._name, context.own_guid)
+            context.cluster, self._queue_id, self._name, context.own_guid, context.encryption
         )
         self._watermark = queue.watermark
         self._base_priority = queue.record.base_priority
@@ -70,6 +69,7 @@ class QueueSender(LinkOwner):
         self._acked = KeyBatch(context.proposals, lambda keys: TransferAcked(self._queue_id, keys))
         self._expired = self._failing(MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         self._unsendable = self._failing(MessageClass.NACK_DELETED)
+        self._unencryptable = self._failing(MessageClass.NACK_BAD_ENCRYPTION)
         self._driver = LinkDriver(context, connections, self)
         self.link = self._driver.link
         self.table = OutgoingTable()
@@ -144,7 +144,8 @@ class QueueSender(LinkOwner):
             self.link.resume(has_backlog=self.has_backlog)
 
     def _is_over(self, key: int) -> bool:
-        return key in self._acked or key in self._expired or key in self._unsendable
+        ending = (self._acked, self._expired, self._unsendable, self._unencryptable)
+        return any(key in batch for batch in ending)
 
     # Going on ------------------------------------------------------------------------------
 
@@ -289,7 +290,8 @@ class QueueSender(LinkOwner):
     @override
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
         """Read bodies only now, just before they are sent."""
-        if self._expired or self._unsendable or self._introductions:
+        ending = self._expired or self._unsendable or self._unencryptable
+        if ending or self._introductions:
             return [], []  # nothing overtakes what is about to end (packing)
         self._load()
         dispatched = self.table.dispatch(count)
@@ -317,14 +319,25 @@ class QueueSender(LinkOwner):
 
     def _take_back(self, dispatched: Sequence[int], packed: Packed) -> None:
         """Take back dispatched messages that cannot be sent, now or at all."""
-        for key in (*packed.expired, *packed.unsendable):
+        for key in (*packed.expired, *packed.unsendable, *packed.unencryptable):
             self.table.remove(key)
         left = set(packed.keys)
         self.table.withdrawn([key for key in dispatched if key not in left])
         self._expired.add(packed.expired)
         self._unsendable.add(packed.unsendable)
+        self._unencryptable.add(packed.unencryptable)
         self._count("expired", len(packed.expired))
         self._count("unsendable", len(packed.unsendable))
+        self._count("unencryptable", len(packed.unencryptable))
+        if packed.encryption_error:
+            self.link.encryption_failed(self._context.utc_s())
+            self._context.lines.warning(
+                "outgoing_unencryptable",
+                "a message is not sent, since its body cannot be encrypted for its destination;"
+                " `qm directory manager` gives the keys of other queue managers",
+                queue=format_name_text(self._name),
+                error=packed.encryption_error,
+            )
         if packed.damage:
             # Another replica has the body and can send it when it leads.
             self._count("damaged", 1)

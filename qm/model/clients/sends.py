@@ -9,6 +9,7 @@ from qm.model.messages.endings import Endings
 from qm.model.messages.enqueue import Enqueue, EnqueueStatus, NewMessage
 from qm.model.messages.seek import select
 from qm.model.state.addressing import is_service_queue, label_bytes, stored_name
+from qm.model.state.directory_rows import attribute, object_row
 from qm.model.state.granting import is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
@@ -16,17 +17,32 @@ from qm.model.state.people import with_groups
 from qm.model.state.registry import Registry, Route
 from qm.model.values.commands import Selector, SelectorKind, Send, Target
 from qm.model.values.effects import Outcome
-from qm.model.values.elements import LockKind, OperationType, QueueKind, QueuePrivacyLevel
-from qm.model.values.limits import PACKET_MAX_BYTES, TARGETS_PER_SEND_MAX
-from qm.model.values.records import Lock, Obligation, TransactionalOperation
+from qm.model.values.elements import (
+    DirectoryObjectType,
+    LockKind,
+    OperationType,
+    QueueKind,
+    QueuePrivacyLevel,
+)
+from qm.model.values.limits import PACKET_MAX_BYTES, TARGETS_PER_SEND_MAX, VERSION_OF_PEOPLE
+from qm.model.values.records import GUID_NULL, Lock, Obligation, TransactionalOperation
 from qm.model.values.rows import Position, PositionFlag
+from qm.names.direct import AnyDirectName
 from qm.names.errors import QueueNameError
-from qm.names.format_name import parse_format_name
+from qm.names.format_name import FormatName, PrivateName, parse_format_name
+from qm.security.body_encryption import (
+    NoUsableKey,
+    is_by_connector,
+    is_privacy_level,
+    published_key,
+)
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
+from qm.wire.enums import PrivacyLevel
 from qm.wire.errors import ProtocolError
 from qm.wire.message_class import MessageClass, MessageClassRole, message_class_role
 from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.public_key import parse_mqds_public_keys
 
 MQ_OK: Final = 0
 
@@ -152,12 +168,47 @@ class Sending:
                 return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
             if record.authentication:
                 return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
-            if record.privacy_level is QueuePrivacyLevel.BODY:
+            if not self._has_privacy(record.privacy_level, copy):
                 return ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION
+        elif not self._is_encryptable(copy):
+            return ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND
         if is_transactional != (copy.message.transaction is not None):
             return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
         status = self._enqueue.quota_status(queue, copy.size)
         return MQ_OK if status is EnqueueStatus.OK else ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+    def _has_privacy(self, wanted: QueuePrivacyLevel, copy: "_Copy") -> bool:
+        """Whether a local queue takes the message. QB-A71: what does not leave is not encrypted;
+        that encryption was asked for counts.
+        """
+        if self._ledger.behaviour < VERSION_OF_PEOPLE:
+            return wanted is not QueuePrivacyLevel.BODY
+        is_private = copy.message.properties.privacy_level != PrivacyLevel.NONE
+        if wanted is QueuePrivacyLevel.OPTIONAL:
+            return True
+        return is_private == (wanted is QueuePrivacyLevel.BODY)
+
+    def _is_encryptable(self, copy: "_Copy") -> bool:
+        """Whether the directory has the key that the message's body will be encrypted with.
+
+        Direct names have none: their messages end when they would leave (QB-A72).
+        """
+        level = copy.message.properties.privacy_level
+        name = parse_format_name(copy.target.format_name)
+        if level == PrivacyLevel.NONE or self._ledger.behaviour < VERSION_OF_PEOPLE:
+            return True
+        if isinstance(name, AnyDirectName) or is_by_connector(copy.message):
+            return True
+        manager = object_row(self._ledger.state, _host(name), DirectoryObjectType.QUEUE_MANAGER)
+        if manager is None or not is_privacy_level(level):
+            return False
+        encoded = attribute(manager.attributes, "public_encryption_key_list", b"")
+        keys = parse_mqds_public_keys(encoded, 0, len(encoded))[0] if encoded else ()
+        try:
+            published_key(level, keys)
+        except NoUsableKey:
+            return False
+        return True
 
     def _put(self, command: Send, copy: "_Copy", queue: QueueInHand, ordinal: int) -> int:
         ledger, message = self._ledger, copy.message
@@ -195,6 +246,11 @@ class Sending:
         if is_here and position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
+
+
+def _host(name: FormatName) -> bytes:
+    """Return the queue manager of a private name; a public one has none before it is routed."""
+    return name.guid if isinstance(name, PrivateName) else GUID_NULL
 
 
 class _Copy(NamedTuple):

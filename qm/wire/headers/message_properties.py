@@ -23,6 +23,8 @@ ENCRYPTION_ALGORITHM_DEFAULT: Final = 0x0000_6610
 
 _LAYOUT: Final = Struct("<BBH20sIIIIIIII")
 MESSAGE_PROPERTIES_MIN_BYTES: Final = _LAYOUT.size
+PRIVACY_LEVEL_OFFSET: Final = 40
+PRIVACY_LEVEL: Final = Struct("<I")
 
 
 class MessagePropertiesHeader(msgspec.Struct, frozen=True, gc=False):

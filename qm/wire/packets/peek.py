@@ -12,6 +12,7 @@ from qm.wire.bounds import Buffer, take
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import Guid
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR, FLAG_TR
+from qm.wire.headers.message_properties import PRIVACY_LEVEL, PRIVACY_LEVEL_OFFSET
 from qm.wire.headers.security_header import security_header_size
 from qm.wire.headers.transaction_header import SEQUENCE, SEQUENCE_OFFSET, transaction_header_size
 from qm.wire.headers.user_header import (
@@ -165,6 +166,13 @@ def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
     if flags & FLAG_SH:
         position += security_header_size(buffer, position)
     return position
+
+
+def peek_privacy_level(buffer: Buffer, offset: int, head: Head) -> int:
+    """Return MessagePropertiesHeader.PrivacyLevel of a checked packet."""
+    at = properties_offset(buffer, offset, head) + PRIVACY_LEVEL_OFFSET
+    (level,) = PRIVACY_LEVEL.unpack_from(buffer, at)
+    return int(level)
 
 
 def user_header_end(buffer: Buffer, offset: int, flags: int) -> int:

@@ -632,8 +632,10 @@ def test_wrong_arguments_name_their_field() -> None:
                 await client.send(ORDERS)
             with refused(INVALID, field="transaction"):
                 await client.send(ORDERS, b"", transaction=b"short")
-            with refused(grpc.StatusCode.UNIMPLEMENTED):
-                await client.send(ORDERS, b"", privacy_level=1)
+            with refused(INVALID, field="messages[0].properties.privacy_level"):
+                await client.send(ORDERS, b"", privacy_level=2)
+            with refused(INVALID, field="messages[0].properties.authentication_level"):
+                await client.send(ORDERS, b"", authentication_level=4)
             with refused(INVALID, field="queue"):
                 await client.open("nonsense")
             with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_QUEUE_NOT_FOUND"):

@@ -109,3 +109,19 @@ def test_certificates_are_registered_listed_and_removed(
     (tmp_path / "junk").write_bytes(b"junk")
     qm("certificate", "register", f"{tmp_path}/junk", "--sid", ALICE, exit_code=USAGE)
     qm("certificate", "internal", f"{tmp_path}/own.pem", exit_code=USAGE)
+
+
+def test_messages_are_signed_and_encrypted(qm: Qm, signer: Signer, tmp_path: Path) -> None:
+    signer.write(tmp_path / "alice.pem")
+    qm("queue", "create", ".\\private$\\signed")
+    sign = ("--sign", f"{tmp_path}/alice.pem", "--sender-sid", ALICE, "--hash", "sha256")
+    target = ".\\private$\\signed"
+    qm("message", "send", target, "--body", "x", *sign, "--encrypt", "advanced")
+    (found,) = qm.json("message", "receive", target)
+    assert found["body"] == "x"
+    qm("message", "send", target, "--body", "x", "--sign", f"{tmp_path}/junk", exit_code=USAGE)
+    elsewhere = f"PRIVATE={GUID}\\00000001"
+    refused = qm(
+        "message", "send", elsewhere, "--body", "x", "--encrypt", "base", exit_code=EXIT_REFUSED
+    )
+    assert "MQ_ERROR_PUBLIC_KEY_NOT_FOUND" in refused.stderr

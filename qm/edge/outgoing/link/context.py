@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from qm.cluster.cluster import Cluster
+from qm.edge.outgoing.encrypting import BodyEncryption
 from qm.edge.outgoing.link.destination_rules import EVERYWHERE, DestinationRules
 from qm.edge.outgoing.link.resolver import Destinations
 from qm.edge.outgoing.link.timers import TimerQueue
@@ -13,12 +14,14 @@ from qm.edge.outgoing.proposal_queue import ProposalQueue
 from qm.edge.relay.relay import Relay
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
+from qm.security.body_encryption import EncryptionPolicy
 from qm.session import SessionConfig, resend_timer_table
 from qm.wire.guid import Guid
 
 MSMQ_PORT: Final = 1801
 """Format names carry no port [MS-MQQB 2.1]."""
 ORDINARY: Final = SessionConfig()
+DEFAULT_ENCRYPTION: Final = EncryptionPolicy()
 
 
 class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +37,8 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which addresses may be connected to."""
     session: SessionConfig = ORDINARY
     """Checked."""
+    encryption: EncryptionPolicy = DEFAULT_ENCRYPTION
+    """Which ciphers bodies are encrypted with."""
     are_order_acks_prompt: bool = True
     """Otherwise they follow the timer of [MS-MQQB] 3.1.2.7."""
     resend_timer_table: tuple[int, ...] = resend_timer_table()
@@ -51,6 +56,7 @@ class OutgoingContext(msgspec.Struct, frozen=True, kw_only=True):
     timers: TimerQueue
     proposals: ProposalQueue
     destinations: Destinations
+    encryption: BodyEncryption
     relay: Relay
     """Receives what peers send back over sessions of this side."""
     metrics: Metrics

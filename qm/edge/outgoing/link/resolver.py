@@ -5,7 +5,7 @@ contains the host; a private name contains the queue manager's GUID, which the c
 to an address. Routing by other servers is not offered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from typing_extensions import override
@@ -60,11 +60,14 @@ class Destinations:
         peers: Mapping[Guid, str],
         rules: DestinationRules = EVERYWHERE,
         named_resolver: Resolver | None = None,
+        directory: Callable[[Guid], Sequence[str]] = lambda _: (),
     ) -> None:
         """`peers`: queue manager GUID -> host name or address, from the configuration, to which
         `rules` do not apply; `named_resolver`: for what peers named, the same without it.
+        `directory`: where other queue managers are, for GUIDs that are not among the peers.
         """
         self._named_resolver = named_resolver or resolver
+        self._directory = directory
         self._rules = rules
         self._resolver = resolver
         self._peers = peers
@@ -91,12 +94,28 @@ class Destinations:
     async def hops_of(self, guid: Guid, address: str) -> list[NextHop]:
         """Return the next hops of a queue manager that is known by GUID, seen at `address`."""
         host = self.address_of(guid) or address
+        if not host and (listed := self._directory(guid)):
+            return await self._listed_hops(listed, guid)
         if not host:
             raise Unresolved(
                 ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
-                f"the address of queue manager {guid_text(guid)} is not known: add it to [peers]",
+                f"the address of queue manager {guid_text(guid)} is not known: add it to [peers]"
+                " or to the directory (`qm directory manager`)",
             )
         return await self.hops_at(host, guid, is_named_here=guid in self._peers)
+
+    async def _listed_hops(self, hosts: Sequence[str], guid: Guid) -> list[NextHop]:
+        """Return the next hops of all hosts that can be resolved. Raises Unresolved for none."""
+        found: list[NextHop] = []
+        failure: Unresolved | None = None
+        for host in hosts:
+            try:
+                found += await self.hops_at(host, guid)
+            except Unresolved as error:
+                failure = error
+        if failure is not None and not found:
+            raise failure
+        return found
 
     async def hops_at(
         self,

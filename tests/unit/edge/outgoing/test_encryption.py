@@ -1,0 +1,264 @@
+"""Bodies are encrypted on their way by the keys of the directory, or do not leave at all."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+
+from qm.edge.outgoing.encrypting import (
+    SEND_KEY_LIFETIME_S,
+    SEND_KEYS_MAX,
+    BodyEncryption,
+    EncryptionFailed,
+)
+from qm.model.queries.people import ReplicatedDirectory
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.elements import DirectoryObjectType
+from qm.names.format_name import PrivateName
+from qm.names.guid import guid_text
+from qm.security.body_ciphers import decrypt_body
+from qm.security.body_encryption import EncryptionPolicy
+from qm.security.providers import Provider
+from qm.security.session_keys import public_key_blob, unwrapped
+from qm.session import ConnectionStatus
+from qm.wire.codes import ErrorCode
+from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
+from qm.wire.headers.security_header import SecurityHeader, parse_provider_info
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.public_key import MqdsPublicKey, write_mqds_public_keys
+from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
+from tests.unit.edge.outgoing.world import PEER_GUID, one_peer, run, settled, until
+from tests.unit.model.world import World, packet, request
+
+HOST = "127.0.0.61"
+TO_PEER = f"PRIVATE={guid_text(PEER_GUID)}\\00000009"
+NAME = PrivateName(PEER_GUID, 9)
+KEYS = {provider: generate_private_key(65537, 1024) for provider in Provider}
+PAIRS = [
+    (PrivacyLevel.BASE, EncryptionAlgorithm.RC2),
+    (PrivacyLevel.BASE, EncryptionAlgorithm.RC4),
+    (PrivacyLevel.ENHANCED, EncryptionAlgorithm.RC2),
+    (PrivacyLevel.ENHANCED, EncryptionAlgorithm.RC4),
+    (PrivacyLevel.ADVANCED, EncryptionAlgorithm.AES128),
+    (PrivacyLevel.ADVANCED, EncryptionAlgorithm.AES192),
+    (PrivacyLevel.ADVANCED, EncryptionAlgorithm.AES256),
+]
+
+
+def know_peer(
+    world: World, *, addresses: tuple[str, ...] = (), keys: dict[Provider, RSAPrivateKey] = KEYS
+) -> None:
+    """Put the peer with these keys into the directory."""
+    published = tuple(
+        MqdsPublicKey(
+            provider.provider_type, provider.provider_name, public_key_blob(key.public_key())
+        )
+        for provider, key in keys.items()
+    )
+    values = {
+        "computer_name": "peer",
+        "addresses": addresses,
+        "public_encryption_key_list": write_mqds_public_keys(published),
+    }
+    attributes = {name: encode_attribute(value) for name, value in values.items()}
+    kind = DirectoryObjectType.QUEUE_MANAGER
+    outcome = world.one(commands.DirectoryWrite(request(), PEER_GUID, kind, attributes, ()))
+    assert outcome.status == 0
+
+
+def private(level: int, algorithm: int = EncryptionAlgorithm.RC4) -> dict[str, object]:
+    return {"privacy_level": level, "encryption_algorithm": algorithm}
+
+
+def opened(message: UserMessage) -> bytes:
+    """Return the body as its receiver reads it."""
+    security, properties = message.security, message.properties
+    assert security is not None
+    assert security.is_body_encrypted
+    level = PrivacyLevel(properties.privacy_level)
+    algorithm = EncryptionAlgorithm(properties.encryption_algorithm)
+    key = unwrapped(security.encryption_key, level, algorithm, KEYS[Provider(level)])
+    return decrypt_body(key, properties.message_body)
+
+
+@pytest.mark.spec("QB-3.1.7.1.5-09", "QB-3.1.7.1.5-10", "MQ-2.2.20.6-06", "DM-3.1.1.12-10")
+def test_bodies_arrive_encrypted_and_stay_here_in_clear() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            know_peer(cluster.world, addresses=("nobody.example", HOST))
+            for level, algorithm in PAIRS:
+                queue = cluster.send(
+                    TO_PEER, properties=private(level, algorithm), has_positive_journaling=True
+                )
+            await until(
+                lambda: len(peer.taken) == len(PAIRS), lambda: cluster.manager.report(queue)
+            )
+            for (level, algorithm), message in zip(PAIRS, peer.taken, strict=True):
+                assert message.properties.privacy_level == level
+                assert message.properties.encryption_algorithm == algorithm
+                assert opened(message).isdigit()
+                assert message.security is not None
+                info = message.security.provider_info
+                provider = parse_provider_info(info, 0, len(info))[0]
+                assert provider.provider_name == Provider(level).provider_name
+            await until(lambda: len(cluster.journal()) == len(PAIRS))
+            assert all(body.isdigit() for body in cluster.journal())
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.7.1.5-01", "QB-3.1.7.1.5.1-01", "QB-5.1-01")
+def test_what_cannot_be_encrypted_does_not_leave() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            queue = cluster.send(peer.address, 1)
+            level = private(PrivacyLevel.ENHANCED)
+            cluster.send(peer.address, 1, properties=level, has_negative_journaling=True)
+            cluster.send(peer.address, 1)
+            await until(lambda: len(peer.taken) == 2, lambda: cluster.manager.report(queue))
+            await until(lambda: not cluster.waiting(queue))
+            (body,) = cluster.dead_letters()
+            assert body.isdigit()
+            report = cluster.manager.report(queue)
+            assert report is not None
+            statuses = [entry.status for entry in report.connection_history]
+            assert ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE in statuses
+            assert cluster.metric("quorate_outgoing_messages_total", result="unencryptable") == 1
+
+    run(scenario())
+
+
+def test_a_key_that_is_gone_when_its_message_would_leave() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST, is_mapped=True) as (peer, cluster):
+            know_peer(cluster.world)
+            cluster.lead(None)
+            queue = cluster.send(TO_PEER, 1, properties=private(3), has_negative_journaling=True)
+            gone = commands.DirectoryWrite(
+                request(), PEER_GUID, DirectoryObjectType.QUEUE_MANAGER, None, ()
+            )
+            assert cluster.world.one(gone).status == 0
+            cluster.lead("n1")
+            await until(lambda: not cluster.waiting(queue))
+            await settled()
+            assert not peer.taken
+            assert len(cluster.dead_letters()) == 1
+
+    run(scenario())
+
+
+def test_transactional_messages_are_encrypted_under_their_numbers() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST, is_mapped=True) as (peer, cluster):
+            know_peer(cluster.world)
+            level = private(5, 0x6610)
+            queue = cluster.send(TO_PEER, 3, is_transactional=True, properties=level)
+            await until(lambda: not cluster.waiting(queue), lambda: peer.raw)
+            assert [opened(message).isdigit() for message in peer.taken] == [True] * 3
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.7.1.5-02")
+def test_a_send_is_refused_when_the_directory_has_no_key_for_it() -> None:
+    world = World()
+    client = world.client()
+    raw = packet(0, properties=private(PrivacyLevel.ADVANCED))
+    refused = ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND
+    assert client.send(TO_PEER, raw=raw).status == refused
+    know_peer(world, keys={Provider.BASE: KEYS[Provider.BASE]})
+    assert client.send(TO_PEER, raw=raw).status == refused, "its key is of another provider"
+    know_peer(world)
+    assert client.send(TO_PEER, raw=raw).status == 0
+    assert client.send(r"DIRECT=OS:far\q", raw=raw).status == 0, "it ends when it would leave"
+
+
+@pytest.mark.spec("DM-3.1.1.2-09")
+def test_local_queues_take_what_asks_for_encryption_by_their_level() -> None:
+    world = World()
+    client = world.client()
+    plain, secret = packet(0), packet(0, properties=private(PrivacyLevel.BASE))
+    for level, takes_plain, takes_secret in ((0, True, False), (1, True, True), (2, False, True)):
+        world.create(f"q{level}", privacy_level=level)
+        name = f"DIRECT=OS:.\\q{level}"
+        assert (client.send(name, raw=plain).status == 0) is takes_plain
+        assert (client.send(name, raw=secret).status == 0) is takes_secret
+
+
+def leaving(encryption: BodyEncryption, level: int, algorithm: int) -> UserMessage:
+    to = PrivateQueueFormatNameId(QueueHost.DESTINATION, 9)
+    raw = packet(1, to=to, queue_manager_address=PEER_GUID, properties=private(level, algorithm))
+    sent = encryption.leaving(raw, NAME)
+    return parse_user_message(sent, 0, len(sent))[0]
+
+
+def key_of(message: UserMessage) -> bytes:
+    assert message.security is not None
+    return message.security.encryption_key
+
+
+@pytest.mark.spec("QB-3.1.7.1.5-07", "QB-3.1.6.11-01", "QB-3.1.3.1-04")
+def test_session_keys_are_used_for_a_time() -> None:
+    world, now = World(), [0.0]
+    know_peer(world)
+    encryption = BodyEncryption(
+        ReplicatedDirectory(world.state), lambda: now[0], EncryptionPolicy()
+    )
+    first = key_of(leaving(encryption, 3, 0x6801))
+    now[0] = SEND_KEY_LIFETIME_S - 1
+    assert key_of(leaving(encryption, 3, 0x6801)) == first
+    assert key_of(leaving(encryption, 3, 0x6602)) != first
+    now[0] = SEND_KEY_LIFETIME_S
+    second = key_of(leaving(encryption, 3, 0x6801))
+    assert second != first
+    know_peer(world)
+    assert key_of(leaving(encryption, 3, 0x6801)) != second, "the directory has changed"
+    assert (SEND_KEYS_MAX, SEND_KEY_LIFETIME_S) == (53, 600)
+
+
+@pytest.mark.spec("QB-3.1.1.3-01", "QB-3.1.1.3-02", "QB-3.1.7.1.5-08", "QB-3.1.3.1-05")
+def test_ciphers_are_those_of_the_level() -> None:
+    world = World()
+    know_peer(world)
+    directory = ReplicatedDirectory(world.state)
+    default = EncryptionPolicy()
+    chosen = [
+        leaving(BodyEncryption(directory, lambda: 0.0, default), level, 0).properties
+        for level in (1, 3, 5)
+    ]
+    assert [each.encryption_algorithm for each in chosen] == [0x6801, 0x6801, 0x6610]
+    reduced = BodyEncryption(directory, lambda: 0.0, EncryptionPolicy(reduced_rc2=True))
+    message = leaving(reduced, 3, EncryptionAlgorithm.RC2)
+    key = unwrapped(
+        key_of(message), PrivacyLevel.ENHANCED, EncryptionAlgorithm.RC2, KEYS[Provider.ENHANCED]
+    )
+    assert (len(key.key), key.key[5:]) == (16, bytes(11))
+
+
+def test_what_a_connector_encrypted_leaves_as_it_is() -> None:
+    encryption = BodyEncryption(ReplicatedDirectory(World().state), lambda: 0.0, EncryptionPolicy())
+    security = SecurityHeader(is_body_encrypted=True, encryption_key=b"key")
+    raw = packet(1, properties=private(3), security=security, connector_type=b"c" * 16)
+    assert encryption.leaving(raw, NAME) == raw
+    with pytest.raises(EncryptionFailed):
+        encryption.leaving(packet(1, properties=private(3), security=security), NAME)
+    plain = packet(1)
+    assert encryption.leaving(plain, NAME) is plain
+    with pytest.raises(EncryptionFailed, match="privacy level"):
+        leaving(encryption, 2, 0)
+
+
+def test_another_leader_encrypts_what_the_first_one_could_not_send() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST, is_mapped=True) as (peer, cluster):
+            know_peer(cluster.world)
+            peer.is_mute = True
+            queue = cluster.send(TO_PEER, 1, properties=private(3))
+            await until(lambda: peer.raw or peer.connections)
+            cluster.lead("n2")
+            peer.is_mute = False
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.manager.report(queue))
+            assert opened(peer.taken[0]).isdigit()
+
+    run(scenario())
