@@ -1540,6 +1540,96 @@ class GetAclRequest(_message.Message):
 Global___GetAclRequest: _TypeAlias = GetAclRequest  # noqa: Y015
 
 @_typing.final
+class ExplainAclRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    WHO_FIELD_NUMBER: _builtins.int
+    RIGHTS_FIELD_NUMBER: _builtins.int
+    who: _builtins.str
+    """S-1-..., a principal, or a well-known name."""
+    @_builtins.property
+    def queue(self) -> Global___QueueName:
+        """Unset: the queue manager's."""
+
+    @_builtins.property
+    def rights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Empty: every right."""
+
+    def __init__(
+        self,
+        *,
+        queue: Global___QueueName | None = ...,
+        who: _builtins.str = ...,
+        rights: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "rights", b"rights", "who", b"who"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainAclRequest: _TypeAlias = ExplainAclRequest  # noqa: Y015
+
+@_typing.final
+class ExplainAclReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIDS_FIELD_NUMBER: _builtins.int
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Everything that stands for who is meant, S-1-... each."""
+
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclDecision]: ...
+    def __init__(
+        self,
+        *,
+        sids: _abc.Iterable[_builtins.str] | None = ...,
+        decisions: _abc.Iterable[Global___AclDecision] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decisions", b"decisions", "sids", b"sids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainAclReply: _TypeAlias = ExplainAclReply  # noqa: Y015
+
+@_typing.final
+class AclDecision(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RIGHT_FIELD_NUMBER: _builtins.int
+    IS_GRANTED_FIELD_NUMBER: _builtins.int
+    ENTRY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    right: _builtins.str
+    is_granted: _builtins.bool
+    entry: _builtins.int
+    """The entry of GetAcl that decides; unset: none does."""
+    reason: _builtins.str
+    """Why, if no entry decides."""
+    def __init__(
+        self,
+        *,
+        right: _builtins.str = ...,
+        is_granted: _builtins.bool = ...,
+        entry: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_entry", b"_entry", "entry", b"entry"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entry", b"_entry", "entry", b"entry", "is_granted", b"is_granted", "reason", b"reason", "right", b"right"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__entry: _TypeAlias = _typing.Literal["entry"]  # noqa: Y015
+    _WhichOneofArgType__entry: _TypeAlias = _typing.Literal["_entry", b"_entry"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__entry) -> _WhichOneofReturnType__entry | None: ...
+
+Global___AclDecision: _TypeAlias = AclDecision  # noqa: Y015
+
+@_typing.final
 class SetAclRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

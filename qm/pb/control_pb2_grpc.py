@@ -686,6 +686,11 @@ class QueueControlStub:
                 request_serializer=qm_dot_pb_dot_control__pb2.SetAclRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_control__pb2.SetReply.FromString,
                 _registered_method=True)
+        self.ExplainAcl = channel.unary_unary(
+                '/quorate.control.v1.QueueControl/ExplainAcl',
+                request_serializer=qm_dot_pb_dot_control__pb2.ExplainAclRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ExplainAclReply.FromString,
+                _registered_method=True)
 
 
 class QueueControlServicer:
@@ -753,6 +758,13 @@ class QueueControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainAcl(self, request, context):
+        """Which entry decides what somebody may do, with the groups that the directory gives.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueueControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -805,6 +817,11 @@ def add_QueueControlServicer_to_server(servicer, server):
                     servicer.SetAcl,
                     request_deserializer=qm_dot_pb_dot_control__pb2.SetAclRequest.FromString,
                     response_serializer=qm_dot_pb_dot_control__pb2.SetReply.SerializeToString,
+            ),
+            'ExplainAcl': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainAcl,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ExplainAclRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ExplainAclReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1079,6 +1096,33 @@ class QueueControl:
             '/quorate.control.v1.QueueControl/SetAcl',
             qm_dot_pb_dot_control__pb2.SetAclRequest.SerializeToString,
             qm_dot_pb_dot_control__pb2.SetReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainAcl(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.QueueControl/ExplainAcl',
+            qm_dot_pb_dot_control__pb2.ExplainAclRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ExplainAclReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -207,6 +207,8 @@ class QueueControlStub:
     PurgeQueue: _grpc.UnaryUnaryMultiCallable[_control_pb2.PurgeQueueRequest, _control_pb2.PurgeQueueReply]
     GetAcl: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetAclRequest, _control_pb2.Acl]
     SetAcl: _grpc.UnaryUnaryMultiCallable[_control_pb2.SetAclRequest, _control_pb2.SetReply]
+    ExplainAcl: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainAclRequest, _control_pb2.ExplainAclReply]
+    """Which entry decides what somebody may do, with the groups that the directory gives."""
 
 @_typing.type_check_only
 class QueueControlAsyncStub(QueueControlStub):
@@ -223,6 +225,8 @@ class QueueControlAsyncStub(QueueControlStub):
     PurgeQueue: _aio.UnaryUnaryMultiCallable[_control_pb2.PurgeQueueRequest, _control_pb2.PurgeQueueReply]  # type: ignore[assignment]
     GetAcl: _aio.UnaryUnaryMultiCallable[_control_pb2.GetAclRequest, _control_pb2.Acl]  # type: ignore[assignment]
     SetAcl: _aio.UnaryUnaryMultiCallable[_control_pb2.SetAclRequest, _control_pb2.SetReply]  # type: ignore[assignment]
+    ExplainAcl: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainAclRequest, _control_pb2.ExplainAclReply]  # type: ignore[assignment]
+    """Which entry decides what somebody may do, with the groups that the directory gives."""
 
 class QueueControlServicer(metaclass=_abc_1.ABCMeta):
     """Queues and the queue manager ------------------------------------------------------------------"""
@@ -296,6 +300,14 @@ class QueueControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.SetAclRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.SetReply, _abc.Awaitable[_control_pb2.SetReply]]: ...
+
+    @_abc_1.abstractmethod
+    def ExplainAcl(
+        self,
+        request: _control_pb2.ExplainAclRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ExplainAclReply, _abc.Awaitable[_control_pb2.ExplainAclReply]]:
+        """Which entry decides what somebody may do, with the groups that the directory gives."""
 
 def add_QueueControlServicer_to_server(servicer: QueueControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

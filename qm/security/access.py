@@ -1,7 +1,9 @@
 """Access checks ([MS-DTYP] 2.5.3.2, [MS-MQDMPR] 3.1.7.1.3.1). Masks: `qm.wire.access_mask`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
+
+import msgspec
 
 from qm.security.descriptor import (
     ACE_ALLOWED,
@@ -78,6 +80,47 @@ def is_granted(
         elif entry.mask & wanted:
             return False
     return wanted == 0
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """What decides on one right."""
+
+    right: int
+    """One bit."""
+    is_granted: bool
+    entry: int | None
+    """Place in the list of the entry that decides; None: no entry does."""
+    reason: str = ""
+    """Why it is so without an entry."""
+
+
+def explained(
+    descriptor: SecurityDescriptor | None, identity: Collection[Sid], rights: Iterable[int]
+) -> list[Decision]:
+    """Return what decides on each right, by the rules of `is_granted`."""
+    return [_explained(descriptor, identity, right) for right in rights]
+
+
+def _explained(
+    descriptor: SecurityDescriptor | None, identity: Collection[Sid], right: int
+) -> Decision:
+    is_allowed = is_granted(descriptor, identity, right)
+    if descriptor is None or descriptor.dacl is None:
+        return Decision(right, is_allowed, None, "there is no list: nothing is restricted")
+    entries = descriptor.dacl.entries
+    is_owner = descriptor.owner is not None and descriptor.owner in identity
+    if is_owner and any(entry.sid == OWNER_RIGHTS for entry in entries):
+        identity = frozenset((*identity, OWNER_RIGHTS))
+    elif is_owner and right in (READ_CONTROL, WRITE_DAC):
+        return Decision(right, is_allowed, None, "the owner reads and changes the list")
+    for place, entry in enumerate(entries):
+        if entry.flags & INHERIT_ONLY_ACE or entry.kind == ACE_AUDIT:
+            continue
+        if entry.kind not in (ACE_ALLOWED, ACE_DENIED):
+            return Decision(right, is_allowed, None, "an entry of an unknown kind could deny it")
+        if entry.sid in identity and entry.mask & right:
+            return Decision(right, is_allowed, place)
+    return Decision(right, is_allowed, None, "no entry allows it")
 
 
 def default_queue_descriptor(

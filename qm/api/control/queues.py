@@ -12,8 +12,11 @@ from qm.api.convert.acl import (
     changed_descriptor,
     check_manager_list,
     default_descriptor,
+    explained_acl,
     names_of,
     shown_acl,
+    sid_or_name,
+    sids_in,
     sids_to_change,
 )
 from qm.api.convert.names import queue_id_of
@@ -37,8 +40,10 @@ from qm.model.queries import (
     queue_properties,
     queue_statistics,
 )
+from qm.model.queries.people import ReplicatedDirectory
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import QueueInHand
+from qm.model.state.people import with_groups
 from qm.model.values.attributes import (
     QUEUE_ATTRIBUTES,
     QUEUE_MANAGER_ATTRIBUTES,
@@ -60,6 +65,7 @@ from qm.names.errors import QueueNameError
 from qm.names.path_name import parse_path_name
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc
+from qm.security.access import effective_sids
 from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 
@@ -281,7 +287,9 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             manager = self._manager_record()
             who = caller()
             if who.role not in _READERS_OF_ALL and not is_granted_on_manager(
-                manager, who.sids, MachineAccess.GET_MACHINE_PERMISSIONS
+                manager,
+                with_groups(self._view.ledger, who.sids),
+                MachineAccess.GET_MACHINE_PERMISSIONS,
             ):
                 raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
             return self._acl(manager.security, manager.version, MachineAccess)
@@ -292,7 +300,22 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     def _acl(self, security: bytes, version: int, access: type[IntFlag]) -> pb.Acl:
         clients = list_clients(self._view, limit=PRINCIPALS_SHOWN_MAX).items
         names = names_of({client.principal for client in clients} | {caller().name})
+        people = ReplicatedDirectory(self._cluster.state)
+        for sid in sids_in(security) - names.keys():
+            user = people.user(sid)
+            if user is not None and user.name:
+                names[sid] = user.name
         return shown_acl(security, version, access, names)
+
+    @override
+    async def ExplainAcl(
+        self, request: pb.ExplainAclRequest, context: Context
+    ) -> pb.ExplainAclReply:
+        shown = await self.GetAcl(pb.GetAclRequest(queue=_queue_of(request)), context)
+        access = QueueAccess if request.HasField("queue") else MachineAccess
+        sid = sid_or_name(request.who, "who")
+        identity = effective_sids(with_groups(self._view.ledger, (sid,)))
+        return explained_acl(shown.security_descriptor, identity, request.rights, access)
 
     @override
     async def SetAcl(self, request: pb.SetAclRequest, context: Context) -> pb.SetReply:
@@ -429,3 +452,7 @@ def _has(record: Queue | QueueManager, known: Any, wanted: dict[str, bytes]) -> 
 
 def _version(request: _SetRequest) -> int | None:
     return request.if_version if request.HasField("if_version") else None
+
+
+def _queue_of(request: pb.ExplainAclRequest) -> pb.QueueName | None:
+    return request.queue if request.HasField("queue") else None

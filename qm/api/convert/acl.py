@@ -22,7 +22,7 @@ from qm.api.gate.identity import (
 from qm.model.state.granting import is_granted_on_manager
 from qm.model.values.records import QueueManager
 from qm.pb import control_pb2
-from qm.security.access import default_queue_descriptor
+from qm.security.access import default_queue_descriptor, explained
 from qm.security.descriptor import (
     ACE_ALLOWED,
     ACE_DENIED,
@@ -190,6 +190,42 @@ def shown_acl(
     return shown
 
 
+def sids_in(security: bytes) -> set[Sid]:
+    """Return the SIDs that a descriptor names."""
+    descriptor = parse_descriptor(security) if security else SecurityDescriptor()
+    entries = descriptor.dacl.entries if descriptor.dacl is not None else ()
+    return {sid for sid in (descriptor.owner, *(entry.sid for entry in entries)) if sid}
+
+
+def explained_acl(
+    security: bytes, identity: frozenset[Sid], rights: Sequence[str], access: type[IntFlag]
+) -> control_pb2.ExplainAclReply:
+    """Return which entry of a descriptor decides on each right. Raises InvalidArgument."""
+    mask = mask_of(rights, access, "rights")
+    bits = [int(member) for member in access if int(member).bit_count() == 1]
+    wanted = [bit for bit in bits if not rights or mask & bit]
+    descriptor = parse_descriptor(security) if security else None
+    reply = control_pb2.ExplainAclReply(sids=sorted(map(sid_text, identity)))
+    shown = _shown_places(descriptor)
+    for decision in explained(descriptor, identity, wanted):
+        added = reply.decisions.add(
+            right=rights_of(decision.right, access)[0],
+            is_granted=decision.is_granted,
+            reason=decision.reason,
+        )
+        if decision.entry is not None:
+            added.entry = shown[decision.entry]
+    return reply
+
+
+def _shown_places(descriptor: SecurityDescriptor | None) -> dict[int, int]:
+    """Return where the entries of a list are among those that `shown_acl` shows."""
+    entries = descriptor.dacl.entries if descriptor and descriptor.dacl else ()
+    kinds = (ACE_ALLOWED, ACE_DENIED)
+    places = (place for place, entry in enumerate(entries) if entry.kind in kinds)
+    return {place: number for number, place in enumerate(places)}
+
+
 def changed_descriptor(
     security: bytes,
     given: Sequence[control_pb2.Ace],
@@ -211,7 +247,7 @@ def changed_descriptor(
     kept = descriptor.owner or ADMINISTRATORS
     changed = msgspec.structs.replace(
         descriptor,
-        owner=_sid_or_name(owner, "owner") if owner else kept,
+        owner=sid_or_name(owner, "owner") if owner else kept,
         dacl=Acl(entries),
     )
     try:
@@ -227,12 +263,13 @@ def _entry(given: control_pb2.Ace, access: type[IntFlag], field: str) -> Ace:
         raise InvalidArgument(f"{field}.principal", "give either a principal or a SID")
     if bool(given.mask) == bool(given.rights):
         raise InvalidArgument(f"{field}.rights", "give either rights or a mask")
-    sid = _sid_or_name(given.sid or given.principal, f"{field}.sid")
+    sid = sid_or_name(given.sid or given.principal, f"{field}.sid")
     mask = given.mask or mask_of(given.rights, access, f"{field}.rights")
     return Ace(_KINDS[given.type], 0, mask, sid)
 
 
-def _sid_or_name(text: str, field: str) -> Sid:
+def sid_or_name(text: str, field: str) -> Sid:
+    """Return the SID of S-1-..., a principal or a well-known name. Raises InvalidArgument."""
     if not text.upper().startswith("S-1-"):
         return sid_of(text, field)
     try:

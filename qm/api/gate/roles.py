@@ -56,7 +56,7 @@ RULES: Final[Mapping[str, Rule]] = {
     **_changes(f"{_CONTROL}.ClusterControl", ADMINS, "AddMember", "RemoveMember"),
     **_changes(f"{_CONTROL}.ClusterControl", ADMINS, "PromoteMember", "ReplaceMember"),
     **_reads(f"{_CONTROL}.QueueControl", CLIENTS, "GetQueueManager", "ListQueues", "GetQueue"),
-    **_reads(f"{_CONTROL}.QueueControl", CLIENTS, "GetAcl"),
+    **_reads(f"{_CONTROL}.QueueControl", CLIENTS, "GetAcl", "ExplainAcl"),
     **_changes(f"{_CONTROL}.QueueControl", CLIENTS, "CreateQueue", "SetQueue", "DeleteQueue"),
     **_changes(f"{_CONTROL}.QueueControl", CLIENTS, "PurgeQueue", "SetAcl"),
     **_changes(f"{_CONTROL}.QueueControl", ADMINS, "SetQueueManager"),

@@ -93,6 +93,101 @@ def set_acl(
     connection.run(work)
 
 
+@acl.command()
+@click.argument("entries", nargs=-1, required=True, metavar="TYPE:WHO...")
+@click.option(
+    "--queue",
+    type=QueueName(),
+    default="",
+    help="Path name or format name; default: the queue manager.",
+)
+@yes_option
+@connected
+def remove(connection: Connection, entries: Sequence[str], queue: str, yes: bool) -> None:
+    """Remove entries: allow:WHO or deny:WHO, where WHO is as `qm acl get` prints it or its SID."""
+    wanted = [_removed(entry) for entry in entries]
+    confirm(f"Remove {', '.join(entries)} of {queue or 'the queue manager'}?", yes=yes)
+
+    async def work(wire: Any) -> None:
+        from qm.client.values import kept_entry
+        from qm.pb import control_pb2
+
+        found = await _get(wire, queue)
+        kept = list(found.entries)
+        for kind, who in wanted:
+            left = [one for one in kept if not _is_of(one, kind, who)]
+            if len(left) == len(kept):
+                raise click.UsageError(f"there is no entry {kind}:{who}")
+            kept = left
+        request = control_pb2.SetAclRequest(entries=map(kept_entry, kept), if_version=found.version)
+        if queue:
+            request.queue.CopyFrom(await _name(wire, queue))
+        await wire.call(lambda stubs: stubs.queues.SetAcl, request)
+
+    connection.run(work)
+
+
+@acl.command()
+@click.argument("queue", default="", type=QueueName())
+@click.option("--sid", default="", metavar="S-1-...", help="Who asks for access.")
+@click.option("--principal", default="", help="The same by name.")
+@click.option("--right", multiple=True, help="Only this right; repeat it.")
+@output_option
+@connected
+def explain(
+    connection: Connection,
+    queue: str,
+    sid: str,
+    principal: str,
+    right: Sequence[str],
+    output: str,
+) -> None:
+    """Show which entry decides what somebody may do with QUEUE, or with the queue manager.
+
+    The directory's groups count: their SIDs stand for the user.
+    """
+    if bool(sid) == bool(principal):
+        raise click.UsageError("give either --sid or --principal")
+
+    async def work(wire: Any) -> tuple[Any, Any]:
+        from qm.pb import control_pb2
+
+        request = control_pb2.ExplainAclRequest(who=sid or principal, rights=right)
+        if queue:
+            request.queue.CopyFrom(await _name(wire, queue))
+        reply = await wire.call(lambda stubs: stubs.queues.ExplainAcl, request)
+        return await _get(wire, queue), reply
+
+    found, reply = connection.run(work)
+    rows = [_explained(one, found.entries) for one in reply.decisions]
+    show_rows(rows, ("right", "granted", "decided_by"), output)
+
+
+def _explained(decision: Any, entries: Sequence[Any]) -> dict[str, Any]:
+    decided_by = decision.reason
+    if decision.HasField("entry"):
+        entry = entries[decision.entry]
+        decided_by = f"{_TYPES[entry.type]}:{entry.principal or entry.sid} (entry {decision.entry})"
+    return {
+        "right": decision.right,
+        "granted": decision.is_granted,
+        "entry": decision.entry if decision.HasField("entry") else None,
+        "decided_by": decided_by,
+    }
+
+
+def _removed(text: str) -> tuple[str, str]:
+    kind, found, who = text.partition(":")
+    if kind not in _TYPES or not found or not who:
+        raise click.UsageError(f"{text!r}: write allow:WHO or deny:WHO")
+    return kind, who
+
+
+def _is_of(entry: Any, kind: str, who: str) -> bool:
+    names = (entry.sid.lower(), entry.principal.lower())
+    return _TYPES[entry.type] == kind and who.lower() in names
+
+
 async def _get(wire: Any, queue: str) -> Any:
     from qm.pb import control_pb2
 

@@ -125,3 +125,26 @@ def test_messages_are_signed_and_encrypted(qm: Qm, signer: Signer, tmp_path: Pat
         "message", "send", elsewhere, "--body", "x", "--encrypt", "base", exit_code=EXIT_REFUSED
     )
     assert "MQ_ERROR_PUBLIC_KEY_NOT_FOUND" in refused.stderr
+
+
+def test_access_lists_name_people_and_say_who_decides(qm: Qm) -> None:
+    queue = ".\\private$\\guarded"
+    qm("queue", "create", queue)
+    qm("directory", "user", "create", ALICE, "--name", "alice.b", "--group", CLERKS)
+    deny = f"deny:{CLERKS}:write_message"
+    qm("acl", "set", "--queue", queue, "--add", deny, f"allow:{ALICE}:peek_message")
+    rows = qm.json("acl", "get", queue)
+    assert ("alice.b", ALICE) in [(row["who"], row["sid"]) for row in rows]
+    rights = ("--right", "write_message", "--right", "peek_message")
+    by_right = {
+        row["right"]: (row["granted"], row["decided_by"].partition(" ")[0])
+        for row in qm.json("acl", "explain", queue, "--sid", ALICE, *rights)
+    }
+    assert by_right["write_message"] == (False, f"deny:{CLERKS}")
+    assert by_right["peek_message"] == (True, "allow:alice.b")
+    qm("acl", "remove", "--queue", queue, f"deny:{CLERKS}", "allow:alice.b", "--yes")
+    qm("acl", "remove", "--queue", queue, "allow:alice.b", "--yes", exit_code=USAGE)
+    (found,) = qm.json("acl", "explain", queue, "--sid", ALICE, "--right", "write_message")
+    assert (found["granted"], found["decided_by"].partition(" ")[0]) == (True, "allow:Everyone")
+    qm("acl", "explain", queue, exit_code=USAGE)
+    qm("directory", "user", "remove", ALICE, "--yes")
