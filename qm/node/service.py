@@ -126,7 +126,13 @@ class Service:
         self.operations: Final = self._new_operations(channels)
         self.api: Final = self._new_api_server(tls)
         self.windows: Final = WindowsEndpoint(
-            config, self.replicated, self.api.data, metrics, platform.bind
+            config,
+            self.replicated,
+            self.api.data,
+            self.operations,
+            self._audit_management,
+            metrics,
+            platform.bind,
         )
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = self._new_archiving() if config.archive.url else None
@@ -260,6 +266,9 @@ class Service:
         )
         chance = random.Random(os.urandom(16))
         return self._platform.transport(grpc_config, events, chance.randrange)
+
+    def _audit_management(self, name: str, principal: str, text: str) -> None:
+        self._events.add("control", name, text, principal=principal)
 
     def _on_alarm(self, alarm: Alarm) -> None:
         self._journal.alarm(alarm.kind.name.lower(), alarm.text)

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from qm.names.direct import AnyDirectName, DirectAddress, DirectProtocol
 from qm.names.errors import QueueNameError
 from qm.names.format_name import SingleFormatName, format_name_text
 from qm.rpc.ndr.types import GUID, U8, U16, U32, Arm, Structure, Union, Unique, WideString
@@ -145,3 +146,14 @@ def format_of(name: SingleFormatName) -> WireFormat:
 def text_of(wire: WireFormat) -> str:
     """Return the text of a structure's format name. Raises NotAName."""
     return format_name_text(name_of(wire))
+
+
+def settled_name(name: SingleFormatName, dialled: str, computer: str) -> SingleFormatName:
+    """Return a name in which the address at which this node was called is the cluster's computer.
+
+    Callers that know the cluster by an address put it into their direct names.
+    """
+    if isinstance(name, AnyDirectName) and name.address.host == dialled:
+        address = DirectAddress(DirectProtocol.OS, computer)
+        return msgspec.structs.replace(name, address=address)
+    return name

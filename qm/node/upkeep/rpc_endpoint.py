@@ -9,12 +9,16 @@ from collections.abc import Callable
 from typing import Final
 
 from qm.api.data.service import Data
+from qm.api.gate.operations import Operations
 from qm.cluster.cluster import Cluster
 from qm.edge.tcp.listeners import bind
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
 from qm.rpc.endpoint import RpcAccess, RpcEndpoint, RpcSettings
+from qm.rpc.path_names import QMCOMM, PathNames
 from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.remote_management.interface import QMMGMT
+from qm.rpc.remote_management.service import Audit, RemoteManagement
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.service import ReadPorts, RemoteRead
 from qm.rpc.security.accounts import Logons
@@ -38,6 +42,8 @@ class WindowsEndpoint:
         config: NodeConfig,
         cluster: Cluster,
         data: Data,
+        operations: Operations,
+        audit: Audit,
         metrics: Metrics,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
@@ -45,6 +51,7 @@ class WindowsEndpoint:
         self._cluster = cluster
         ports = ReadPorts(cluster, data.proposer, data.sessions, data.waits, data.bodies)
         self._remote_read = RemoteRead(ports, metrics, self._port)
+        self._management = RemoteManagement(cluster, data.proposer, operations, audit)
         self._metrics = metrics
         self._bind = bind
         self.rpc: RpcEndpoint | None = None
@@ -67,7 +74,11 @@ class WindowsEndpoint:
             {REMOTE_READ.syntax.uuid: level},
             frozenset((REMOTE_READ.syntax.uuid,)) if rpc.anonymous_receive else frozenset(),
         )
-        implementations = {REMOTE_READ: self._remote_read}
+        implementations = {
+            REMOTE_READ: self._remote_read,
+            QMMGMT: self._management,
+            QMCOMM: PathNames(self._cluster),
+        }
         endpoint = RpcEndpoint(
             settings, implementations, providers, self._metrics, access, self._bind
         )

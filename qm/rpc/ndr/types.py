@@ -65,7 +65,8 @@ class Pending(Generic[T]):
         self.shared = shared
 
 
-def _settle(reader: Reader, value: Any, put: Callable[[Any], None]) -> None:
+def settle(reader: Reader, value: Any, put: Callable[[Any], None]) -> None:
+    """Have a pointer's target put in its place once it is read; other values stay."""
     if type(value) is Pending:
         put(None)
         reader.defer(value.target, put, value.shared)
@@ -211,7 +212,7 @@ class Structure(Type[S]):
                 values[name] = one.read(reader)
         found = self._make(**values)
         for name, value in values.items():
-            _settle(reader, value, partial(setattr, found, name))
+            settle(reader, value, partial(setattr, found, name))
         if (check := self._check) is not None:
             reader.check(partial(_must, check, found))
         return found
@@ -265,7 +266,7 @@ class Parameters(Generic[S]):
         for name, one in self._fields.items():
             value = one.read(reader)
             values[name] = value
-            _settle(reader, value, partial(values.__setitem__, name))
+            settle(reader, value, partial(values.__setitem__, name))
             reader.flush()
         found = self._make(**values)
         if self._check is not None:
@@ -301,7 +302,7 @@ class Array(Type[list[T]]):
             raise BadStub(f"{count} elements in {reader.left} bytes")
         found = [self._element.read(reader) for _ in range(count)]
         for k, value in enumerate(found):
-            _settle(reader, value, partial(found.__setitem__, k))
+            settle(reader, value, partial(found.__setitem__, k))
         return found
 
     @override
@@ -486,7 +487,7 @@ class Union(Type[Arm]):
         one = self._arms[tag]
         if one is not None:
             arm.value = one.read(reader)
-            _settle(reader, arm.value, partial(setattr, arm, "value"))
+            settle(reader, arm.value, partial(setattr, arm, "value"))
         return arm
 
     @override

@@ -25,14 +25,13 @@ from qm.model.queries import PositionInfo, last_key, peek
 from qm.model.values.commands import CloseQueue, Move, OpenQueue, PurgeQueue, Selector, SelectorKind
 from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
 from qm.model.values.results import RequestResult, columns_of
-from qm.names.direct import AnyDirectName, DirectAddress, DirectProtocol
 from qm.names.format_name import FormatName, format_name_text
 from qm.observe.metrics import Metrics
 from qm.rpc.association.groups import Association
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import NIL, Nothing
 from qm.rpc.pdu.codes import FaultStatus
-from qm.rpc.queue_formats import NotAName, WireFormat, name_of
+from qm.rpc.queue_formats import NotAName, WireFormat, name_of, settled_name
 from qm.rpc.remote_read.actions import (
     ACCESS_DENIED_NT,
     ACCESS_MOVE,
@@ -188,9 +187,8 @@ class RemoteRead:
         except NotAName as error:
             raise Fault(ErrorCode.MQ_ERROR_INVALID_PARAMETER, str(error)) from None
         manager = self._ports.cluster.view.ledger.manager
-        if isinstance(name, AnyDirectName) and manager and name.address.host == call.local[0]:
-            address = DirectAddress(DirectProtocol.OS, manager.computer_name)
-            name = msgspec.structs.replace(name, address=address)
+        if manager is not None:
+            name = settled_name(name, call.local[0], manager.computer_name)
         return name
 
     async def _session(self, call: Call) -> ReadSession:
