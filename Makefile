@@ -17,6 +17,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
 	house sbom bench-model bench-spark bench-session bench-edge bench-api bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-api bench-rpc test-rpc bench bench-entry test-chart test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -217,6 +218,19 @@ bench-edge: setup  ## benchmark a node's MSMQ endpoint, and the cost of idle ses
 bench-api: setup  ## benchmark the data plane over gRPC: three nodes as processes
 	$(BIN)/python -m tests.bench.api
 
+bench-rpc: setup  ## benchmark remote reads, beside those over gRPC, and readers that wait
+	$(BIN)/python -m tests.bench.rpc
+
+# impacket would drag other versions into the product's environment, so it gets its own.
+IMPACKET := $(VENV)-rpc
+$(IMPACKET)/.installed: requirements-rpc.lock | $(VENV)/bin/python
+	$(PYTHON) -m venv $(IMPACKET)
+	$(IMPACKET)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-rpc.lock
+	@touch $@
+
+test-rpc: setup $(IMPACKET)/.installed  ## read from a node with impacket, a third party's RPC client
+	$(BIN)/python -m tests.rpc_peers $(IMPACKET)/bin/python
+
 bench-log: setup  ## benchmark the log against a bare pwrite and fdatasync loop
 	$(BIN)/python -m tests.bench.log
 
@@ -248,7 +262,8 @@ lock: | $(VENV)/bin/python  ## update the lock files
 	echo 'atheris>=3,<4' | $(COMPILE) -c requirements.lock -o requirements-fuzz.lock -
 	echo 'moto[s3,server]==5.2.5' | $(COMPILE) -o requirements-moto.lock -
 	echo 'cosmic-ray>=8.7,<9' | $(COMPILE) -o requirements-mutation.lock -
+	echo 'impacket>=0.13,<0.14' | $(COMPILE) -o requirements-rpc.lock -
 	echo 'checkov==3.3.30' | $(COMPILE) -o requirements-checkov.lock -
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(VENV)-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-fuzz $(VENV)-rpc build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

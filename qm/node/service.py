@@ -387,6 +387,7 @@ class Service:
         self._is_stopping = True
         await self._stop_console()
         await self.windows.stop()
+        await self.windows.abort()
         await self.api.stop(None)
         await self.msmq.stop()
         await self._end_rounds()

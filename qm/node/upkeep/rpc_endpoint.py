@@ -20,7 +20,7 @@ from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_management.service import Audit, RemoteManagement
 from qm.rpc.remote_read.interface import REMOTE_READ
-from qm.rpc.remote_read.service import ReadPorts, RemoteRead
+from qm.rpc.remote_read.service import FINISH_MAX_S, ReadPorts, RemoteRead
 from qm.rpc.security.accounts import Logons
 from qm.rpc.security.ntlm import NtlmTarget
 from qm.rpc.security.providers import OfferedProviders
@@ -104,12 +104,19 @@ class WindowsEndpoint:
             found |= {str(info[4][0]): None for info in infos}
         return tuple(found)
 
+    async def abort(self) -> None:
+        """Close the ports at once; leases end what readers hold."""
+        await self._stop(0)
+
     async def stop(self) -> None:
         """End what waits, return what is lent, close the ports."""
+        await self._stop(FINISH_MAX_S)
+
+    async def _stop(self, within_s: float) -> None:
         if self.rpc is not None:
             endpoint, self.rpc = self.rpc, None
             await endpoint.stop()
-            await self._remote_read.stop()
+            await self._remote_read.stop(within_s)
 
 
 def port_of(config: NodeConfig) -> int:

@@ -25,6 +25,10 @@ from qm.rpc.remote_read.sessions import Failures
 from qm.wire.codes import MQ_OK, ErrorCode
 
 TIMEOUT_INFINITE_MS: Final = 0xFFFF_FFFF
+TRY_AGAIN_AFTER_S: Final = 0.5
+"""After a try that failed because there was no leader."""
+FAILING_MAX_S: Final = 60.0
+"""How long tries of one read may fail before it is answered (RP-A59)."""
 _WAITING_KINDS: Final = (SelectorKind.FIRST, SelectorKind.AFTER)
 
 Found = RequestResult | PositionInfo
@@ -91,6 +95,8 @@ class PendingRead:
         self._must_return = False
         """Nobody wants its message any more."""
         self._timer: asyncio.TimerHandle | None = None
+        self._fails_since = 0.0
+        """Loop time of the first try since the last that was answered; 0: none failed."""
         self._task: asyncio.Task[None] | None = None
 
     # Beginning ---------------------------------------------------------------------------
@@ -156,9 +162,13 @@ class PendingRead:
         except MsmqError as error:
             status = error.hresult
         except Failures:
+            # Whoever waits goes on: what an unknown outcome has lent comes back to its place.
+            if may_wait and self._goes_on():
+                return
             status = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
         finally:
             self._is_trying = False
+        self._fails_since = 0.0
         if found is not None and not has_message(found):
             status, found = found.status, None
         if found is not None:
@@ -167,6 +177,16 @@ class PendingRead:
             self._conclude(status or ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
         else:
             self._missed()
+
+    def _goes_on(self) -> bool:
+        """Try again soon after a failure; False: it has failed for too long, or need not wait."""
+        loop = asyncio.get_running_loop()
+        self._fails_since = self._fails_since or loop.time()
+        is_wanted = self._is_in_line and not self._end_with
+        if not is_wanted or loop.time() - self._fails_since > FAILING_MAX_S:
+            return False
+        loop.call_later(TRY_AGAIN_AFTER_S, self._place.call)
+        return True
 
     def _lent(self, found: RequestResult) -> None:
         if self._must_return or self._end_with == ErrorCode.MQ_ERROR_OPERATION_CANCELLED:

@@ -4,6 +4,7 @@ HRESULTs are results, except where a method has none: R_OpenQueue and R_OpenQueu
 as faults (RP-A58).
 """
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable
@@ -214,7 +215,7 @@ class RemoteRead:
         if session in self._sessions:
             self._sessions.discard(session)
             self._ending.add(session)
-            session.end()
+            session.end(self._ending.discard)
 
     def _on_run_down(self, opened: OpenedQueue) -> None:
         """Nothing to propose: the association's session ends after its handles."""
@@ -551,12 +552,16 @@ class RemoteRead:
             return Result(ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
         return Result(ErrorCode.MQ_ERROR_TRANSACTION_USAGE)
 
-    async def stop(self) -> None:
-        """Return all that is lent, as this node stops; wait a little for it."""
+    async def stop(self, within_s: float = FINISH_MAX_S) -> None:
+        """Return all that is lent, as this node stops; wait so long for it at most."""
         for session in list(self._sessions):
             self._end_session(session)
-        for session in list(self._ending):
-            await session.finished(FINISH_MAX_S)
+        tasks = [task for session in self._ending for task in session.tasks]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=within_s)
+        for task in late:
+            task.cancel()  # leases end what is left
 
 
 def _sids(who: Identity) -> tuple[bytes, ...]:

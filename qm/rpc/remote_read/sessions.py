@@ -129,7 +129,9 @@ class ReadSession:
         if not results:
             check(took.status)
             return None
-        return results[0]
+        # A repeated proposal finds its number closed by the first, which missed.
+        is_missed = results[0].status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+        return None if is_missed else results[0]
 
     async def _settle(self, number: int) -> None:
         """Learn what became of a request, and return what it lent."""
@@ -193,13 +195,22 @@ class ReadSession:
 
     # End ---------------------------------------------------------------------------------
 
-    def end(self) -> None:
-        """Its association is gone: end the session, which returns all that it was lent."""
-        self.is_ended = True
-        if self._opening is not None:
-            self._in_background(self._close())
+    def end(self, ended: Callable[["ReadSession"], None]) -> None:
+        """Its association is gone: end the session, which returns all that it was lent.
 
-    async def _close(self) -> None:
+        `ended` is told once that is committed, or left to its lease.
+        """
+        self.is_ended = True
+        self._in_background(self._close(ended))
+
+    async def _close(self, ended: Callable[["ReadSession"], None]) -> None:
+        try:
+            if self._opening is not None:
+                await self._close_client()
+        finally:
+            ended(self)
+
+    async def _close_client(self) -> None:
         if self._lease is not None:
             self._lease.__exit__(None, None, None)
             self._lease = None
@@ -214,7 +225,7 @@ class ReadSession:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def finished(self, within_s: float) -> None:
-        """Wait for what goes on in the background, so long at most."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=within_s)
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """What goes on in the background."""
+        return list(self._tasks)

@@ -137,7 +137,7 @@ class RemoteReader:
 
 def message(found: mqrr.StartOut) -> UserMessage:
     """The message of a whole answer, without the headers behind it."""
-    assert found.sections is not None
+    assert found.sections is not None, hex(found.status)
     (section,) = found.sections
     assert section.data is not None
     packet = bytearray(section.data)

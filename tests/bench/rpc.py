@@ -1,0 +1,142 @@
+"""Speed of remote reads: `python -m tests.bench.rpc`. One node and its readers in one process.
+
+Prints JSON and writes it to build/bench-rpc.json. Sealed NTLM connections, two-phase reads, each
+acknowledged; readers share the process, and so the core, with the node.
+
+rpc_receives_per_s, grpc_receives_per_s     by readers and bytes of a body
+wait_p50_ms                                 from a Send's answer to that of the read that waited
+idle_reader_kib                             memory of a reader that waits, node's and client's side
+idle_2000_core_percent                      of a core, while 2,000 reads wait on 40 connections
+"""
+
+import asyncio
+import json
+import resource
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from qm.rpc.remote_read.interface import REMOTE_READ
+from tests.cluster.harness import HarnessNode, until
+from tests.unit.api.world import Client, bodies
+from tests.unit.rpc.reading import INFINITE, ORDERS, RemoteReader, RpcWorld, rpc_world, with_orders
+
+RECEIVES = 1_000
+WAITS = 100
+IDLE = 2_000
+IDLE_PER_CONNECTION = 50
+IDLE_S = 5.0
+
+
+async def fill(client: Client, count: int, size: int) -> None:
+    body = bytes(size)
+    per_call = max(1, min(100, (1 << 20) // max(size, 1)))
+    while count > 0:
+        await client.send(ORDERS, *[body] * min(per_call, count))
+        count -= per_call
+
+
+async def over_rpc(world: RpcWorld, client: Client, readers: int, size: int, count: int) -> float:
+    await fill(client, count, size)
+    made = [await world.reader() for _ in range(readers)]
+    handles = [await reader.open() for reader in made]
+
+    async def read(reader: RemoteReader, handle: bytes) -> None:
+        for _ in range(count // readers):
+            assert (await reader.start(handle)).status == 0
+            assert await reader.end(handle) == 0
+
+    began = time.perf_counter()
+    await asyncio.gather(*map(read, made, handles))
+    took = time.perf_counter() - began
+    for reader, handle in zip(made, handles, strict=True):
+        await reader.close(handle)
+        reader.client.close()
+    return count / took
+
+
+async def over_grpc(world: RpcWorld, client: Client, readers: int, size: int, count: int) -> float:
+    await fill(client, count, size)
+
+    async def read() -> None:
+        async with world.client(await world.leader()) as mine:
+            queue = await mine.open(ORDERS)
+            for _ in range(count // readers):
+                assert bodies(await mine.receive(queue))
+                mine.confirmed_upto = mine.number
+
+    began = time.perf_counter()
+    await asyncio.gather(*(read() for _ in range(readers)))
+    return count / (time.perf_counter() - began)
+
+
+async def waits(world: RpcWorld, client: Client) -> list[float]:
+    reader = await world.reader()
+    handle = await reader.open()
+    found = []
+    for _ in range(WAITS):
+        waiting = asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE))
+        await asyncio.sleep(0.005)
+        await client.send(ORDERS, b"x")
+        began = time.perf_counter()
+        assert (await waiting).status == 0
+        found.append((time.perf_counter() - began) * 1000)
+        assert await reader.end(handle) == 0
+    reader.client.close()
+    return found
+
+
+async def idle(world: RpcWorld, node: HarnessNode) -> dict[str, float]:
+    lines = node.service.api.data.waits
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tasks = []
+    readers = []
+    for _ in range(IDLE // IDLE_PER_CONNECTION):
+        reader = await world.reader()
+        readers.append(reader)
+        handle = await reader.open()
+        for _ in range(IDLE_PER_CONNECTION):
+            values = reader.start_values(handle, timeout_ms=INFINITE)
+            tasks.append(asyncio.ensure_future(reader.client.call(REMOTE_READ, 7, values, 3600)))
+    await until(lambda: lines._count == IDLE)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    began = time.process_time()
+    await asyncio.sleep(IDLE_S)
+    used = time.process_time() - began
+    for reader in readers:
+        reader.client.close()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return {
+        "idle_reader_kib": round(grown / IDLE, 2),
+        "idle_2000_core_percent": round(100 * used / IDLE_S, 2),
+    }
+
+
+async def main() -> None:
+    report: dict[str, Any] = {}
+    async with rpc_world() as world:
+        node = await world.harness.leader()
+        async with world.client(await world.leader()) as client:
+            await with_orders(client)
+            for readers, size in ((1, 1024), (10, 1024), (1, 65_536), (10, 65_536)):
+                count = RECEIVES if size == 1024 else RECEIVES // 4
+                name = f"{readers}_readers_{size}_bytes"
+                report[f"rpc_receives_per_s_{name}"] = round(
+                    await over_rpc(world, client, readers, size, count)
+                )
+                report[f"grpc_receives_per_s_{name}"] = round(
+                    await over_grpc(world, client, readers, size, count)
+                )
+            report["wait_p50_ms"] = round(statistics.median(await waits(world, client)), 2)
+            report |= await idle(world, node)
+    text = json.dumps(report, indent=2)
+    print(text)
+    Path("build").mkdir(exist_ok=True)
+    Path("build/bench-rpc.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

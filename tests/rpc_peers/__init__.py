@@ -1,0 +1,1 @@
+"""Third parties' RPC clients against a node: `make test-rpc`."""
