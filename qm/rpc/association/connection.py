@@ -62,6 +62,7 @@ from qm.wire.guid import Guid
 _STUB_ALIGNMENT_BYTES: Final = 16
 """Of every fragment but the last of a protected answer, and of its trailer (RP-A2)."""
 _FRAGMENT_ALIGNMENT_BYTES: Final = 8
+_CALL_ID_AT: Final = 12
 _WHOLE: Final = PduFlag.FIRST | PduFlag.LAST
 
 
@@ -147,15 +148,25 @@ class Connection:
                 self._check_length(length)
                 if len(self._buffer) < length:
                     break
-                raw = bytes(self._buffer[:length])
+                pdu = parse_pdu(bytes(self._buffer[:length]))
                 del self._buffer[:length]
-                self._take(parse_pdu(raw))
+                self._take(pdu)
             except WrongVersion as error:
                 self._refuse_version(error)
             except MalformedPdu as error:
-                self._protocol_error(0, str(error))
+                self._malformed(str(error))
         events, self._events = self._events, []
         return events
+
+    def _malformed(self, text: str) -> None:
+        """End the connection: the PDU at the head of the buffer cannot be read."""
+        call_id = int.from_bytes(self._buffer[_CALL_ID_AT : _CALL_ID_AT + 4], "little")
+        if self.association is None:
+            version = BindNakReason.PROTOCOL_VERSION
+            self._output.append(write_bind_nak(call_id, version))
+            self._close(text)
+        else:
+            self._protocol_error(call_id, text, is_executed=True)
 
     def _check_length(self, length: int) -> None:
         kind = self._buffer[2]
@@ -184,14 +195,14 @@ class Connection:
 
     def _on_bind(self, pdu: Pdu) -> None:
         if self.association is not None:
-            self._protocol_error(pdu.call_id, "a second bind")
+            self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, "a second bind")
             return
         try:
             bind = parse_bind(pdu)
         except MalformedPdu as error:
             self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, str(error))
             return
-        if not bind.proposals or pdu.flags & _WHOLE != _WHOLE:
+        if not _is_complete(bind) or sum(map(_proposes_features, bind.proposals)) > 1:
             self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, "a bind without contexts")
             return
         try:
@@ -201,7 +212,7 @@ class Connection:
             return
         except SecurityRefused as error:
             self.refusals.append(str(error))
-            self._bind_nak(pdu, BindNakReason.INVALID_CHECKSUM, str(error))
+            self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, str(error))
             return
         association = self._served.associations.join(bind.group_id, self._address)
         if association is None:
@@ -220,17 +231,17 @@ class Connection:
         except MalformedPdu as error:
             self._protocol_error(pdu.call_id, str(error))
             return
-        if not bind.proposals:
+        if not _is_complete(bind):
             self._protocol_error(pdu.call_id, "alter_context without contexts")
             return
         try:
             token = self._leg(pdu)
         except UnknownAuthType:
-            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED)
+            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED, is_executed=False)
             return
         except SecurityRefused as error:
             self.refusals.append(str(error))
-            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED)
+            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED, is_executed=False)
             return
         flags = _WHOLE | pdu.flags & PduFlag.SUPPORT_HEADER_SIGN
         self._answer_bind(PduType.ALTER_CONTEXT_RESPONSE, pdu, bind, flags, "", token)
@@ -255,10 +266,9 @@ class Connection:
     def _judge(self, proposal: Proposal) -> Answer:
         """Return what becomes of a proposed context (RP-A5)."""
         rejection = ContextResult.PROVIDER_REJECTION
-        for transfer in proposal.transfers:
-            features = features_of(transfer)
-            if features is not None:
-                return Answer(ContextResult.NEGOTIATE_ACK, features & FEATURES)
+        features = features_of(proposal.transfers[0])
+        if features is not None:
+            return Answer(ContextResult.NEGOTIATE_ACK, features & FEATURES)
         asked = proposal.interface
         interface = self._served.interfaces.get((asked.uuid, asked.major))
         if interface is None or asked.minor > interface.syntax.minor:
@@ -290,9 +300,7 @@ class Connection:
         head = parse_request(pdu)
         presentation = self._presentations.get(head.context_id)
         if presentation is None:
-            self._write_fault(
-                pdu.call_id, head.context_id, FaultStatus.UNKNOWN_INTERFACE, is_executed=False
-            )
+            self._write_fault(pdu.call_id, 0, FaultStatus.UNKNOWN_INTERFACE, is_executed=False)
             if not pdu.is_last:
                 self._reassembly.drop()
             return
@@ -306,7 +314,9 @@ class Connection:
             if context is not None:
                 stub = self._security.unprotect(pdu, head.stub_at, context)
         except OutOfOrder as error:
-            self._protocol_error(pdu.call_id, str(error))
+            status = FaultStatus.PROTOCOL_ERROR
+            self._write_fault(pdu.call_id, head.context_id, status)
+            self._close(str(error))
             return
         except SecurityRefused as error:
             self._deny(pdu, head.context_id, str(error))
@@ -325,7 +335,7 @@ class Connection:
 
     def _deny(self, pdu: Pdu, context_id: int, reason: str) -> None:
         self.refusals.append(reason)
-        self._write_fault(pdu.call_id, context_id, FaultStatus.ACCESS_DENIED, is_executed=False)
+        self._write_fault(pdu.call_id, context_id, FaultStatus.ACCESS_DENIED)
         self._close(reason)
 
     def _complete(
@@ -388,9 +398,7 @@ class Connection:
         return self._security.signs_header
 
     def _on_end_of_wait(self, pdu: Pdu) -> None:
-        if pdu.kind is PduType.ORPHANED and pdu.call_id == self._reassembly.receiving:
-            self._reassembly.drop()
-        elif pdu.call_id in self._in_progress:
+        if pdu.call_id in self._in_progress:
             is_cancel = pdu.kind is PduType.CO_CANCEL
             self._events.append(Cancelled(pdu.call_id) if is_cancel else Orphaned(pdu.call_id))
 
@@ -502,18 +510,28 @@ class Connection:
         self._output.append(write_bind_nak(error.call_id, BindNakReason.PROTOCOL_VERSION))
         self._close(str(error))
 
-    def _protocol_error(self, call_id: int, text: str) -> None:
+    def _protocol_error(self, call_id: int, text: str, *, is_executed: bool = False) -> None:
         if self.association is None:
             self._output.append(write_bind_nak(call_id, BindNakReason.NOT_SPECIFIED))
         else:
             status = FaultStatus.PROTOCOL_ERROR
-            self._write_fault(call_id, 0, status, is_executed=False)
+            self._write_fault(call_id, 0, status, is_executed=is_executed)
         self._close(text)
 
     def _close(self, reason: str) -> None:
         self.is_closing = True
         self.closing_reason = reason
         self._reassembly.drop()
+
+
+def _proposes_features(proposal: Proposal) -> bool:
+    """Whether it stands for features: their syntax comes first."""
+    return features_of(proposal.transfers[0]) is not None
+
+
+def _is_complete(bind: Bind) -> bool:
+    """Whether a bind has contexts, each with a transfer syntax."""
+    return bool(bind.proposals) and all(one.transfers for one in bind.proposals)
 
 
 def _agreed_size(bind: Bind) -> int:

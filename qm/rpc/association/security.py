@@ -123,6 +123,8 @@ class SecurityContexts:
                 f"{SECURITY_CONTEXTS_PER_CONNECTION_MAX} security contexts are allowed"
             )
         level = _level(trailer)
+        if level <= AuthLevel.NONE:
+            raise SecurityRefused("a security context without any level of protection")
         provider = self._providers.begin(trailer.auth_type, level, self._address)
         if provider is None:
             raise UnknownAuthType(f"auth_type {trailer.auth_type} is not offered")

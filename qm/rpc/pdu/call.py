@@ -16,6 +16,8 @@ _FAULT: Final = Struct("<IHBBII")
 CALL_HEADER_SIZE_BYTES: Final = HEADER_SIZE_BYTES + _RESPONSE.size
 """Of a request without object UUID, and of a response."""
 _UUID_SIZE: Final = 16
+_CONTEXT_MASK: Final = 0xFF
+"""Responses give only the low byte of a context id, as Windows does; faults give all of it."""
 
 VERIFICATION_MAGIC: Final = bytes.fromhex("8ae3137102f43671")
 _COMMAND: Final = Struct("<HH")
@@ -61,7 +63,7 @@ def request_head(context_id: int, opnum: int, stub_left: int) -> bytes:
 
 def response_head(context_id: int, stub_left: int, cancels: int = 0) -> bytes:
     """Return the 8 bytes behind the header of a response; `stub_left` is its alloc_hint."""
-    return _RESPONSE.pack(stub_left, context_id, cancels, 0)
+    return _RESPONSE.pack(stub_left, context_id & _CONTEXT_MASK, cancels, 0)
 
 
 def parse_response(pdu: Pdu) -> tuple[int, int]:
@@ -80,7 +82,8 @@ def write_fault(
     flags = PduFlag.FIRST | PduFlag.LAST
     if not is_executed:
         flags |= PduFlag.DID_NOT_EXECUTE
-    body = _FAULT.pack(0, context_id, 0, 0, status, 0)
+    size = HEADER_SIZE_BYTES + _FAULT.size
+    body = _FAULT.pack(size, context_id, 0, 0, status, 0)
     header = write_header(PduType.FAULT, flags, call_id, HEADER_SIZE_BYTES + len(body), minor=minor)
     return header + body
 

@@ -45,10 +45,8 @@ from qm.rpc.security.ntlm_messages import (
 )
 from qm.rpc.security.provider import Buffers, Identity, Provider, SecurityRefused
 
-_NEEDED: Final = (
-    NtlmFlag.UNICODE | NtlmFlag.EXTENDED_SESSIONSECURITY | NtlmFlag.KEY_128 | NtlmFlag.SIGN
-)
-_OFFERED: Final = _NEEDED | NtlmFlag.SEAL | NtlmFlag.KEY_EXCH | NtlmFlag.KEY_56
+_NEEDED: Final = NtlmFlag.UNICODE | NtlmFlag.EXTENDED_SESSIONSECURITY | NtlmFlag.KEY_128
+_OFFERED: Final = _NEEDED | NtlmFlag.SIGN | NtlmFlag.SEAL | NtlmFlag.KEY_EXCH | NtlmFlag.KEY_56
 _ALWAYS: Final = (
     NtlmFlag.REQUEST_TARGET
     | NtlmFlag.NTLM
@@ -178,7 +176,11 @@ class NtlmAcceptor(_Protection):
         return self._challenge_raw
 
     def _demand(self, flags: int) -> None:
-        needed = _NEEDED | (NtlmFlag.SEAL if self._level == AuthLevel.PRIVACY else 0)
+        needed = int(_NEEDED)
+        if self._level >= AuthLevel.PACKET:
+            needed |= NtlmFlag.SIGN
+        if self._level == AuthLevel.PRIVACY:
+            needed |= NtlmFlag.SEAL
         if flags & needed != needed:
             raise SecurityRefused(f"the client leaves out flags {needed & ~flags:08X} (RP-A11)")
 

@@ -176,7 +176,10 @@ def test_the_faults_of_the_guide_are_written_byte_by_byte() -> None:
     client.bound()
     client.request(2)
     client.connection.fault(client.call(), 0x1C00001A)
-    assert client.connection.take_output() == vector("pdu_fault")
+    fault = bytearray(client.connection.take_output())
+    assert fault[16] == len(fault)  # the vector leaves alloc_hint 0; Windows tells the size
+    fault[16] = 0
+    assert fault == vector("pdu_fault")
 
 
 @pytest.mark.spec("RP-RPCE-2.2.1.1.8-03")
@@ -212,7 +215,9 @@ def test_binds_and_alters_come_in_order() -> None:
     altered = parse_bind_ack(twice.bind(ECHO, LOCKED, kind=PduType.ALTER_CONTEXT, sizes=(0, 0)))
     assert (altered.fragment_max, altered.group_id) == (first.fragment_max, first.group_id)
     assert altered.address == ""
-    assert status_of([twice.bind()]) == 0x1C01000B
+    assert twice.bind().kind is PduType.BIND_NAK
+    assert twice.connection.is_closing
+    assert Client().bind(transfers=()).kind is PduType.BIND_NAK
     none = Client()
     raw = write_pdu(PduType.BIND, WHOLE, 1, struct.pack("<HHIBBH", 5840, 5840, 0, 0, 0, 0))
     (nak,) = none.send(raw)
@@ -244,9 +249,11 @@ def test_cancels_and_orphans_reach_their_call_alone() -> None:
     assert client.events == [Cancelled(2), Orphaned(2)]
     client.connection.forget(call)
     assert client.respond(call, b"late") == []
+    client.events = []
     client.request(3, b"a", flags=PduFlag.FIRST)
-    client.send(write_pdu(PduType.ORPHANED, WHOLE, 3, b""))
-    assert client.request(3, b"b", flags=PduFlag.LAST) == []
+    client.send(write_pdu(PduType.ORPHANED, WHOLE, 3, b""))  # half received: ignored
+    client.request(3, b"b", flags=PduFlag.LAST)
+    assert client.call().stub == b"ab"
     assert not client.connection.is_closing
 
 
