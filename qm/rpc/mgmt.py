@@ -109,7 +109,8 @@ class _SizedName(Type[SizedName]):
 
     @override
     def write(self, writer: Writer, value: SizedName) -> None:
-        raw = value.text.encode()[: max(value.size - 1, 0)] + b"\0"
+        room = max(value.size - 1, 0)
+        raw = value.text.encode()[:room] + b"\0" if value.size else b""
         for number in (value.size, 0, len(raw)):
             writer.u32(number)
         writer.put(raw)

@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import click
@@ -73,18 +74,17 @@ def ping(host: str, mapper_port: int) -> None:
     """Ask the endpoint mapper for all interfaces."""
 
     async def work() -> None:
-        client = await RpcClient().connect(host, mapper_port)
-        await client.bind(MAPPER, MGMT)
-        await client.call(MGMT, 2, Nothing())
-        given = LookupIn(0, None, None, 1, NIL, _ENTRIES_MAX)
-        found = await client.call(MAPPER, 2, given)
+        async with _connected(host, mapper_port) as client:
+            await client.bind(MAPPER, MGMT)
+            await client.call(MGMT, 2, Nothing())
+            given = LookupIn(0, None, None, 1, NIL, _ENTRIES_MAX)
+            found = await client.call(MAPPER, 2, given)
         for entry in found.entries.items:
             octets = b"" if entry.tower is None else entry.tower.octets
             syntax = parse_tower(octets)
             if syntax is not None:
                 text = entry.annotation.decode("ascii", "replace")
                 click.echo(f"{port_of_tower(octets)}\t{_shown(syntax)}\t{text}")
-        client.close()
 
     _run(work())
 
@@ -109,9 +109,8 @@ def open_(queue: str, **where: Any) -> None:
     r"""Open a queue by its format name, such as DIRECT=OS:host\private$\orders, and close it."""
 
     async def work() -> None:
-        client, handle = await _opened(queue, _ACCESS_PEEK, where)
-        await client.call(REMOTE_READ, 3, Handle(handle))
-        client.close()
+        async with _opened(queue, _ACCESS_PEEK, where) as (client, handle):
+            await client.call(REMOTE_READ, 3, Handle(handle))
         click.echo("opened and closed")
 
     _run(work())
@@ -127,36 +126,47 @@ def receive(queue: str, peek: bool, timeout_ms: int, **where: Any) -> None:
 
     async def work() -> None:
         access = _ACCESS_PEEK if peek else _ACCESS_RECEIVE
-        client, handle = await _opened(queue, access, where)
         action = _PEEK_CURRENT if peek else _RECEIVE
-        given = StartIn(handle, 0, 0, action, timeout_ms, 1, _BODY_MAX_BYTES, _BODY_MAX_BYTES)
         wait_s = timeout_ms / 1000 + _ANSWER_WAIT_S
-        found: StartOut = await client.call(REMOTE_READ, 7, given, wait_s)
-        _demand(found.status)
-        packet = b"".join(one.data or b"" for one in found.sections or ())
-        if len(packet) < MESSAGE_PROPERTIES_MIN_BYTES:
-            raise RpcFailed("the answer holds no message")
-        start, size = body_place(packet)
-        click.echo(packet[start : start + size], nl=False)
-        if not peek:
-            _demand((await client.call(REMOTE_READ, 9, EndIn(handle, _ACK, 1))).status)
-        await client.call(REMOTE_READ, 3, Handle(handle))
-        client.close()
+        async with _opened(queue, access, where) as (client, handle):
+            given = StartIn(handle, 0, 0, action, timeout_ms, 1, _BODY_MAX_BYTES, _BODY_MAX_BYTES)
+            found: StartOut = await client.call(REMOTE_READ, 7, given, wait_s)
+            _demand(found.status)
+            packet = b"".join(one.data or b"" for one in found.sections or ())
+            if len(packet) < MESSAGE_PROPERTIES_MIN_BYTES:
+                raise RpcFailed("the answer holds no message")
+            start, size = body_place(packet)
+            click.echo(packet[start : start + size], nl=False)
+            if not peek:
+                _demand((await client.call(REMOTE_READ, 9, EndIn(handle, _ACK, 1))).status)
+            await client.call(REMOTE_READ, 3, Handle(handle))
 
     _run(work())
 
 
+@asynccontextmanager
+async def _connected(host: str, port: int) -> AsyncIterator[RpcClient]:
+    client = RpcClient()
+    try:
+        yield await client.connect(host, port)
+    finally:
+        client.close()
+        await asyncio.sleep(0)  # the transport closes in the loop's next round
+
+
 async def _port_of(host: str, mapper_port: int, interface: Interface) -> int:
-    client = await RpcClient().connect(host, mapper_port)
-    await client.bind(MAPPER)
-    asked = tower_of(interface.syntax, 0, "0.0.0.0")
-    found = await client.call(MAPPER, 3, MapIn(None, asked, NIL, 4))
-    client.close()
+    async with _connected(host, mapper_port) as client:
+        await client.bind(MAPPER)
+        asked = tower_of(interface.syntax, 0, "0.0.0.0")
+        found = await client.call(MAPPER, 3, MapIn(None, asked, NIL, 4))
     towers = [one for one in found.towers.items if one is not None]
     return port_of_tower(towers[0].octets) if towers else 0
 
 
-async def _opened(queue: str, access: int, where: dict[str, Any]) -> tuple[RpcClient, bytes]:
+@asynccontextmanager
+async def _opened(
+    queue: str, access: int, where: dict[str, Any]
+) -> AsyncIterator[tuple[RpcClient, bytes]]:
     try:
         name: Any = parse_format_name(queue)
     except QueueNameError as error:
@@ -165,18 +175,18 @@ async def _opened(queue: str, access: int, where: dict[str, Any]) -> tuple[RpcCl
     port = where["port"] or await _port_of(host, where["mapper_port"], REMOTE_READ)
     if not port:
         raise RpcFailed(f"{host} has no remote read registered")
-    client = await RpcClient().connect(host, port)
-    provider, auth_type = _provider(where)
-    level = AuthLevel.INTEGRITY if where["level"] == "integrity" else AuthLevel.PRIVACY
-    await client.bind(
-        REMOTE_READ,
-        provider=provider,
-        auth_type=auth_type,
-        level=level if provider is not None else AuthLevel.NONE,
-    )
-    given = OpenIn(format_of(name), access, 0, secrets.token_bytes(16), 1, 6, 1, 7601, 0)
-    found = await client.call(REMOTE_READ, 2, given)
-    return client, found.handle
+    async with _connected(host, port) as client:
+        provider, auth_type = _provider(where)
+        level = AuthLevel.INTEGRITY if where["level"] == "integrity" else AuthLevel.PRIVACY
+        await client.bind(
+            REMOTE_READ,
+            provider=provider,
+            auth_type=auth_type,
+            level=level if provider is not None else AuthLevel.NONE,
+        )
+        given = OpenIn(format_of(name), access, 0, secrets.token_bytes(16), 1, 6, 1, 7601, 0)
+        found = await client.call(REMOTE_READ, 2, given)
+        yield client, found.handle
 
 
 def _provider(where: dict[str, Any]) -> tuple[Provider | None, int]:
