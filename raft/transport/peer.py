@@ -36,6 +36,10 @@ RIDE_MS = 2
 """How long a heartbeat or its answer waits for another frame to go along with. A frame of its own
 costs both ends as much as one of 64 KiB, and a busy leader sends a new commit index per batch."""
 
+QUIET_MS = 20
+"""After so long without other envelopes none is expected, and a heartbeat does not wait: it would
+only wake an idle node up."""
+
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, OSError)
 """The errors of opening, reading or writing when a stream ends meanwhile."""
 
@@ -113,6 +117,7 @@ class Peer:
         self._is_writing = False
         self._loop = asyncio.get_running_loop()
         self._ride: asyncio.TimerHandle | None = None
+        self._busy_until = 0.0
         self._read_context = 0
         self._probe_task: asyncio.Task[None] | None = None
         self._dial_task: asyncio.Task[None] | None = None
@@ -136,8 +141,11 @@ class Peer:
         body = envelope.body
         if type(body) is not Heartbeat and type(body) is not HeartbeatReply:
             self._is_due = True
+            self._busy_until = self._loop.time() + QUIET_MS / 1000
         elif body.read_context != self._read_context:
             self._read_context = body.read_context  # a read waits for this
+            self._is_due = True
+        elif self._loop.time() >= self._busy_until:
             self._is_due = True
         elif self._ride is None:
             self._ride = self._loop.call_later(RIDE_MS / 1000, self._end_ride)
