@@ -162,8 +162,8 @@ def test_certificates_are_refused_in_order(service: MSMQService) -> None:
         (application, {}, 0x8000_4001),
         (local, {"Flags": only_new}, E.MQ_ERROR_INVALID_PARAMETER),
         # Left out is ALWAYS, which goes with an external certificate: no wrong parameter.
-        (local, {"Flags": always}, E.MQ_ERROR_UNSUPPORTED_OPERATION),
-        (local, {}, E.MQ_ERROR_UNSUPPORTED_OPERATION),
+        (local, {"Flags": always}, E.MQ_ERROR_INVALID_PARAMETER),
+        (local, {}, E.MQ_ERROR_INVALID_PARAMETER),
     ):
         with fails(code):
             each.RegisterCertificate(**given, ExternalCertificate=b"der")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qm.client.mqac import (
+    MSMQApplication,
     MSMQDestination,
     MSMQMessage,
     MSMQQueue,
@@ -16,7 +17,14 @@ from qm.client.mqac import (
     MSMQService,
     MSMQTransactionDispenser,
 )
-from qm.client.mqac.constants import E_INVALIDARG, MQMSGCLASS, MQTRANSACTION
+from qm.client.mqac.constants import (
+    E_INVALIDARG,
+    MQCERT_REGISTER,
+    MQMSGAUTHLEVEL,
+    MQMSGCLASS,
+    MQMSGPRIVLEVEL,
+    MQTRANSACTION,
+)
 from qm.names.guid import guid_text
 from qm.pb import control_pb2
 from qm.wire.codes import ErrorCode
@@ -238,8 +246,7 @@ def test_connector_properties_are_kept_and_ask_for_a_connector(
 
 def test_what_would_not_be_done_is_refused(way: Way, service: MSMQService) -> None:
     for name, value in (
-        ("PrivLevel", 1), ("PrivLevel", 3), ("AuthLevel", 8), ("SoapHeader", "<h/>"),
-        ("SoapBody", "<b/>"), ("SenderCertificate", b"der"),
+        ("SoapHeader", "<h/>"), ("SoapBody", "<b/>"), ("SenderCertificate", b"der"),
     ):  # fmt: skip
         message = MSMQMessage(service)
         setattr(message, name, value)
@@ -247,6 +254,46 @@ def test_what_would_not_be_done_is_refused(way: Way, service: MSMQService) -> No
             message.Send(way.sender)
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         way.reader.Receive(ReceiveTimeout=0)
+
+
+@pytest.mark.spec(
+    "AC-3.17.4.1.48-07", "AC-3.17.4.1.48-14", "AC-3.17.4.1.48-23", "AC-2.2.2.16-03", "AC-3.17.1-01"
+)
+def test_messages_are_signed_with_a_certificate_whose_key_is_here(
+    way: Way, service: MSMQService
+) -> None:
+    manager = service.manager
+    message = MSMQMessage(service)
+    message.AuthLevel = MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_ALWAYS
+    with fails(E.MQ_ERROR_CERTIFICATE_NOT_PROVIDED):
+        message.Send(way.sender)
+    assert MSMQApplication(service).RegisterCertificate() == 0
+    kept = MSMQApplication(service).RegisterCertificate(
+        MQCERT_REGISTER.MQCERT_REGISTER_IF_NOT_EXIST
+    )
+    assert kept == E.MQ_INFORMATION_INTERNAL_USER_CERT_EXIST
+    first = manager.signer(b"")
+    assert first is not None
+    message.AttachCurrentSecurityContext()
+    assert MSMQApplication(service).RegisterCertificate() == 0
+    for each, signer in ((message, first), (MSMQMessage(service), manager.signer(b""))):
+        each.AuthLevel = MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_ALWAYS
+        each.Send(way.sender)
+        found = way.reader.Receive(ReceiveTimeout=1000)
+        assert signer is not None
+        assert found is not None
+        assert found.SenderCertificate == signer.certificate
+        assert found.Signature
+
+
+@pytest.mark.spec("AC-2.2.2.15-02")
+def test_encryption_is_asked_for(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    message.PrivLevel = MQMSGPRIVLEVEL.MQMSG_PRIV_LEVEL_BODY_ENHANCED
+    message.Send(way.sender)
+    found = way.reader.Receive(ReceiveTimeout=1000)
+    assert found is not None
+    assert found.PrivLevel == 3
 
 
 @pytest.mark.spec("AC-3.17.4.1.49-04", "AC-3.17.4.1.87-04")

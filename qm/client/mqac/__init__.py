@@ -38,6 +38,7 @@ from qm.client.mqac.transaction import (
     MSMQTransaction,
     MSMQTransactionDispenser,
 )
+from qm.client.signing import Signer
 
 __all__ = [
     "MSMQApplication",
@@ -68,10 +69,12 @@ def connect(
     client_id: str = "",
     memory: Path | None = None,
     null_on_empty: bool = False,
+    signers: Sequence[Signer] = (),
 ) -> MSMQService:
     """Return the service that creates the objects; its `close` ends it.
 
-    Arguments are those of `qm.client.client.Client` and `MSMQService`. Raises ClientError.
+    Arguments are those of `qm.client.client.Client`, `MSMQService` and `ClusterManager`. Raises
+    ClientError.
     """
     client = BlockingClient(endpoints, tls=tls, client_id=client_id, memory=memory)
-    return MSMQService(ClusterManager(client), null_on_empty=null_on_empty)
+    return MSMQService(ClusterManager(client, signers), null_on_empty=null_on_empty)

@@ -47,14 +47,18 @@ class MSMQApplication:
         self,
         Flags: int = MQCERT_REGISTER.MQCERT_REGISTER_ALWAYS,
         ExternalCertificate: bytes | None = None,
-    ) -> NoReturn:
-        """Refused: the queue manager keeps no certificates of users yet."""
+    ) -> int:
+        """Register a certificate of the caller, or a new internal one whose key stays here.
+
+        Return MQ_OK, or MQ_INFORMATION_INTERNAL_USER_CERT_EXIST if there is an internal one and
+        Flags says to keep it.
+        """
         if self._computer_name:
             raise MqError(E_NOTIMPL)
         is_conditional = Flags == MQCERT_REGISTER.MQCERT_REGISTER_IF_NOT_EXIST
         if is_conditional and ExternalCertificate is not None:
             raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION)
+        return self._manager.register_certificate(ExternalCertificate, only_if_none=is_conditional)
 
     # The local queue manager ---------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from qm.client.message import Message, ReceivedMessage, Sent
+from qm.client.message import Message, PacketSigner, ReceivedMessage, Sent
 from qm.client.mqac.constants import MQACCESS, MQSHARE
 from qm.wire.rpc.property_id import MachineManagementProperty, QueueManagementProperty
 
@@ -228,6 +228,16 @@ class QueueManager(Protocol):
 
     def send_single(self, format_names: Sequence[str], message: Message) -> Sent:
         """Send a message in a transaction of its own."""
+
+    def signer(self, certificate: bytes) -> PacketSigner | None:
+        """Return who signs with a certificate, None if its key is not here; b"" means the internal
+        certificate of the caller.
+        """
+
+    def register_certificate(self, certificate: bytes | None, *, only_if_none: bool) -> int:
+        """Register a certificate of the caller; None: a new internal one, but with `only_if_none`
+        not beside another. Return MQ_OK or MQ_INFORMATION_INTERNAL_USER_CERT_EXIST.
+        """
 
     def begin_transaction(self) -> UnitOfWork:
         """Begin a transaction; if it is not ended, the queue manager aborts it after a time."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from qm.client.errors import MqError
-from qm.client.message import INFINITE_S, Message, ReceivedMessage, Sent
+from qm.client.message import INFINITE_S, Message, PacketSigner, ReceivedMessage, Sent
 from qm.client.mqac.constants import (
     E_INVALIDARG,
     E_NOTIMPL,
@@ -53,9 +53,7 @@ _CONNECTOR_ONLY: Final = frozenset(
         "AuthenticationProviderName",
     }
 )
-_NOT_SENT: Final = frozenset(
-    {"SenderId", "SenderCertificate", "DestinationSymmetricKey", "Signature"}
-)
+_NOT_SENT: Final = frozenset({"SenderId", "DestinationSymmetricKey", "Signature"})
 """What the data plane does not carry yet."""
 _DEFAULTS: Final[dict[str, Any]] = {
     "Class": MQMSGCLASS.MQMSG_CLASS_NORMAL,
@@ -140,7 +138,7 @@ class MSMQMessage:
     name that is not a property's raises AttributeError.
     """
 
-    __slots__ = ("_body", "_put", "_service", "_values")
+    __slots__ = ("_body", "_certificate_cache", "_put", "_service", "_values")
 
     def __init__(self, service: ObjectFactory) -> None:
         """An application's new message."""
@@ -148,14 +146,15 @@ class MSMQMessage:
         self._values: dict[str, Any] = dict(_DEFAULTS)
         self._put: set[str] = set()
         self._body: tuple[bytes, int] = (b"", VT_EMPTY)
+        self._certificate_cache = b""
 
     # Plain properties [MC-MQAC 3.17.4.1] ---------------------------------------------------
 
     Class = _read_only("Class", "MQMSGCLASS.")
     MsgClass = _plain("Class", "MQMSGCLASS; only connector applications may set it.")
-    PrivLevel = _among("PrivLevel", "MQMSGPRIVLEVEL; other than 0 is not supported by Send.",
+    PrivLevel = _among("PrivLevel", "MQMSGPRIVLEVEL: how the body is encrypted on its way.",
                        tuple(MQMSGPRIVLEVEL))  # fmt: skip
-    AuthLevel = _among("AuthLevel", "MQMSGAUTHLEVEL; other than 0 is not supported by Send.",
+    AuthLevel = _among("AuthLevel", "MQMSGAUTHLEVEL: how Send signs the message.",
                        tuple(MQMSGAUTHLEVEL))  # fmt: skip
     Delivery = _among("Delivery", "MQMSGDELIVERY.", (0, 1))
     Trace = _among("Trace", "MQMSGTRACE.", (0, 1))
@@ -359,10 +358,16 @@ class MSMQMessage:
         self._sent(sent, targets)
 
     def AttachCurrentSecurityContext(self) -> None:
-        """Do nothing: the client's certificate identifies the caller."""
+        """Keep the certificate with which later sends sign; the caller is who holds the client's
+        certificate.
+        """
+        certificate = self._values["SenderCertificate"]
+        signer = self._service.manager.signer(certificate)
+        self._certificate_cache = signer.certificate if signer is not None else certificate
 
     def AttachCurrentSecurityContext2(self) -> None:
-        """Do nothing: the client's certificate identifies the caller."""
+        """The same."""
+        self.AttachCurrentSecurityContext()
 
     # ---------------------------------------------------------------------------------------
 
@@ -457,12 +462,13 @@ class MSMQMessage:
             raise MqError(ErrorCode.MQ_ERROR_INSUFFICIENT_PROPERTIES)
 
     def _check_supported(self) -> None:
-        """Refuse what would not be done: signing needs a private key, which stays with the caller;
-        bodies are not encrypted; SRMP has no transport.
+        """Refuse what would not be done: SRMP has no transport, and a certificate without
+        signature proves nothing.
         """
         values = self._values
-        wanted = [name for name in ("AuthLevel", "PrivLevel", "SoapHeader", "SoapBody")
-                  if values[name]]  # fmt: skip
+        wanted = [name for name in ("SoapHeader", "SoapBody") if values[name]]
+        if values["SenderCertificate"] and not values["AuthLevel"]:
+            wanted.append("SenderCertificate without AuthLevel")
         wanted += sorted(self._put & _NOT_SENT)
         if wanted:
             text = f"Send does not support {', '.join(wanted)} yet: leave them as they were"
@@ -499,7 +505,21 @@ class MSMQMessage:
             encryption_algorithm=(
                 values["EncryptAlgorithm"] if "EncryptAlgorithm" in self._put else 0
             ),
+            authentication_level=int(values["AuthLevel"]),
+            signer=self._signer(),
+            privacy_level=int(values["PrivLevel"]),
         )
+
+    def _signer(self) -> PacketSigner | None:
+        """Return who signs: with the certificate put, else attached, else the internal one."""
+        if not self._values["AuthLevel"]:
+            return None
+        certificate = self._values["SenderCertificate"] or self._certificate_cache
+        signer = self._service.manager.signer(certificate)
+        if signer is None:
+            text = "the private key of the certificate is not here: give connect() its signer"
+            raise MqError(ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED, text)
+        return signer
 
     def _sent(self, sent: Sent, targets: list[str]) -> None:
         values, manager = self._values, self._service.manager

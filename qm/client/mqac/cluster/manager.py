@@ -12,7 +12,7 @@ from qm.client.blocking import BlockingClient, BlockingQueue, BlockingTransactio
 from qm.client.calls import Method, Stubs
 from qm.client.client import Access
 from qm.client.errors import ClientError, MqError, NotAllowed, Unavailable
-from qm.client.message import Message, ReceivedMessage, Sent
+from qm.client.message import Message, PacketSigner, ReceivedMessage, Sent
 from qm.client.mqac.cluster.management import ClusterManagement
 from qm.client.mqac.constants import MQACCESS, MQSHARE
 from qm.client.mqac.manager import (
@@ -30,12 +30,13 @@ from qm.client.mqac.manager import (
 )
 from qm.client.reading import FOREVER_S
 from qm.client.reading import Selection as WireSelection
+from qm.client.signing import new_signer
 from qm.client.values import kept_entry, python_value, value_of
 from qm.names.guid import guid_from_text, guid_text
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 from qm.wire.access_mask import QueueAccess
-from qm.wire.codes import ErrorCode
+from qm.wire.codes import MQ_OK, ErrorCode
 
 INFINITE_MS: Final = 0xFFFF_FFFF
 PAGE_QUEUES: Final = 1_000
@@ -68,11 +69,19 @@ _R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
+_INTERNAL_NAME: Final = "internal"
+_INTERNAL_BITS: Final = 2_048
+_INTERNAL_DAYS: Final = 365
+
+
 class ClusterManager(QueueManager):
     """Calls of a client, with their errors as HRESULTs."""
 
-    def __init__(self, client: BlockingClient) -> None:
+    def __init__(self, client: BlockingClient, signers: Sequence[PacketSigner] = ()) -> None:
+        """`signers`: whose keys are here; the first one's certificate is the internal one."""
         self.client: Final = client
+        self._signers = {one.certificate: one for one in signers}
+        self._internal = signers[0] if signers else None
         self._opened: WeakValueDictionary[int, ClusterQueue] = WeakValueDictionary()
 
     @property
@@ -230,6 +239,28 @@ class ClusterManager(QueueManager):
                 return single.send(format_names, message)[0]
 
         return asked(send)
+
+    @override
+    def signer(self, certificate: bytes) -> PacketSigner | None:
+        return self._signers.get(certificate) if certificate else self._internal
+
+    @override
+    def register_certificate(self, certificate: bytes | None, *, only_if_none: bool) -> int:
+        made = None
+        if certificate is None:
+            made = new_signer(_INTERNAL_NAME, _INTERNAL_BITS, _INTERNAL_DAYS)
+            certificate = made.certificate
+        reply = self.call(
+            lambda stubs: stubs.certificates.Register,
+            pb.RegisterCertificateRequest(
+                certificate=certificate,
+                is_internal=made is not None,
+                if_not_exist=only_if_none,
+            ),
+        )
+        if made is not None and reply.status == MQ_OK:
+            self._signers[made.certificate] = self._internal = made
+        return reply.status
 
     @override
     def begin_transaction(self) -> UnitOfWork:
