@@ -57,6 +57,8 @@ class CertificateControl(control_pb2_grpc.CertificateControlServicer):
         is_kept = outcome.status == ErrorCode.MQ_INFORMATION_INTERNAL_USER_CERT_EXIST
         if not is_kept:
             check(outcome.status)
+            if outcome.value != DirectoryOperationResult.SUCCESS:
+                raise Conflict("another object has the identifier of this call: call again")
         return pb.RegisterCertificateReply(
             status=outcome.status if is_kept else MQ_OK, sid=sid_text(sid), digest=digest
         )

@@ -15,6 +15,7 @@ from qm.model.state.directory_rows import (
 from qm.model.state.granting import is_granted_on_manager
 from qm.model.state.ledger import Ledger
 from qm.model.state.people import with_groups
+from qm.model.state.tables import Table
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import RegisterCertificate, RemoveCertificate
 from qm.model.values.directory_objects import refusal_of
@@ -56,6 +57,8 @@ class Certificates:
         identifier, attributes = self._user(command.sid)
         if identifier is None:
             identifier = command.user_identifier
+            if self._ledger.state.get(Table.DIRECTORY, identifier) is not None:
+                return Outcome(MQ_OK, value=DirectoryOperationResult.OBJECT_ALREADY_EXISTS)
             attributes = {
                 "security_identifier": encode_attribute(command.sid),
                 "name": encode_attribute(command.name),

@@ -14,6 +14,7 @@ from typing_extensions import override
 from qm.cluster.cluster import ClusterListener, Leadership, Unavailable
 from qm.model.queries import QueueInfo, View, list_queues, queue_statistics
 from qm.model.values.elements import QueueKind
+from qm.node.replica.people_certificates import PeopleCertificates
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore
 from qm.node.upkeep.peer_quotas import PeerQuotas
 from qm.node.upkeep.totals import ConsensusTotals
@@ -50,6 +51,7 @@ class Gauges(ClusterListener):
         self._metrics = metrics
         self._totals = ConsensusTotals(metrics)
         self._peer_quotas = PeerQuotas(metrics)
+        self._people = PeopleCertificates(metrics)
         self._term = 0
 
     @override
@@ -76,6 +78,7 @@ class Gauges(ClusterListener):
             self._queues(view, queues)
             self._metrics.gauge("quorate_client_sessions").set(view.counters().client_count)
             self._peer_quotas.refresh(view)
+            self._people.refresh(view, self._replicated.now_ms() // 1000)
         except Unavailable:
             return  # a snapshot is being installed: the next scrape sees it
 

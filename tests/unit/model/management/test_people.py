@@ -61,10 +61,12 @@ def register(
     sender: bytes = b"",
     is_internal: bool = False,
     is_conditional: bool = False,
+    user: bytes = b"",
 ) -> object:
     outcome = world.one(
         commands.RegisterCertificate(
-            *(request(), sid, "alice", b"u" * 16, certificate, certificate_digest(certificate)),
+            *(request(), sid, "alice", user or (sid * 16)[-16:], certificate),
+            certificate_digest(certificate),
             *(b"c" * 16, is_internal, is_conditional, (sender,) if sender else ()),
         )
     )
@@ -194,6 +196,12 @@ def test_certificates_are_registered_for_oneself_or_by_who_may(world: World) -> 
     assert register(world, ALICE, b"mine", sender=BOB) == ErrorCode.MQ_ERROR_ACCESS_DENIED
     assert register(world, ALICE, b"mine", sender=CLERKS) is SUCCESS
     assert register(world, BOB, b"mine", sender=BOB) is SUCCESS
+
+
+def test_a_new_user_takes_no_object_s_place(world: World) -> None:
+    assert register(world, ALICE, b"mine", user=b"u" * 16) is SUCCESS
+    assert register(world, BOB, b"mine", user=b"u" * 16) is EXISTS
+    assert directory(world).user(ALICE) is not None
 
 
 def test_certificates_are_bounded(world: World) -> None:
