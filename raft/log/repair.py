@@ -7,6 +7,7 @@ correcting them by 32 bits alone would one day give other data. Everything else 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -21,7 +22,12 @@ from raft.log.record import (
     parse_header,
 )
 from raft.log.recovery import LogDamaged, read_alone
-from raft.log.segment import SEGMENT_HEADER_BYTES, parse_segment_header
+from raft.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    parse_segment_header,
+    segment_name,
+    segment_numbers,
+)
 from raft.types import EntryKind, GroupId
 
 CORRECTED_MAX_BYTES: Final = 1_024
@@ -81,16 +87,25 @@ def repair(directory: Directory, group: GroupId, damaged: LogDamaged) -> WantedE
     """Correct what made a log refused, durably, and return None; or return the entry whose data
     must be given. Raises `damaged` again when neither is possible. Blocks for the disk.
     """
-    try:
-        file = directory.open(damaged.file)
-    except FileNotFoundError:
-        raise damaged from None
+    if damaged.file in directory.names():
+        return _repair_file(directory, group, damaged.file, damaged)
+    # Perhaps it was dropped, and damage hides the record that says so.
+    for number in segment_numbers(directory):
+        with suppress(LogDamaged):
+            return _repair_file(directory, group, segment_name(number), damaged)
+    raise damaged
+
+
+def _repair_file(
+    directory: Directory, group: GroupId, name: str, damaged: LogDamaged
+) -> WantedEntry | None:
+    file = directory.open(name)
     data = file.pread(file.size(), 0)
     header = _segment_header(data)
     if header is not None:
         _write(file, header, 0)
         return None
-    scan = read_alone(file, damaged.file, data, group)
+    scan = read_alone(file, name, data, group)
     if scan is None:
         file.close()
         raise damaged
@@ -103,7 +118,7 @@ def repair(directory: Directory, group: GroupId, damaged: LogDamaged) -> WantedE
     found = parse_header(data, offset, keys)
     if found is None or found.previous != previous or found.kind > LAST_ENTRY_KIND:
         raise damaged
-    return WantedEntry(damaged.file, offset, found)
+    return WantedEntry(name, offset, found)
 
 
 def _segment_header(data: bytes) -> bytes | None:

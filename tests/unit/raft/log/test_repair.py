@@ -10,7 +10,7 @@ from raft.types import EntryKind
 from tests.unit.raft.log.faults import Disk, Loss
 from tests.unit.raft.log.model import READ_ALL
 from tests.unit.raft.log.test_damage import CONFIG, counted_bytes
-from tests.unit.raft.log.test_log import entries
+from tests.unit.raft.log.test_log import entries, meta, sync
 from tests.unit.raft.log.test_scrub import LAST, SIZE, filled, place
 
 
@@ -99,3 +99,22 @@ def test_other_data_are_not_taken() -> None:
     assert not wanted.is_given_by(EntryKind.NOOP, entry.data)
     assert not wanted.is_given_by(EntryKind.DATA, entry.data[:-1] + b"!")
     assert not wanted.is_given_by(EntryKind.DATA, entry.data + b"!")
+
+
+@pytest.mark.parametrize("byte", [3, 70])
+def test_damage_that_hides_what_was_dropped_is_repaired(byte: int) -> None:
+    """The record that says which files were dropped lies behind it: a file seems to be missing."""
+    disk = Disk()
+    log = filled(disk)
+    name, offset, _ = place(log, LAST - 1)
+    log.compact(meta(LAST // 2, 1))
+    sync(log)
+    log.close()
+    disk.root.bytes_of(name)[offset + byte] ^= 1
+    error = refused(disk)
+    assert error is not None
+    assert error.file not in disk.root.names()
+    assert repaired(disk) <= 1
+    log = Log.open(disk.root, CONFIG)
+    assert log.entries(LAST - 1, LAST + 1, READ_ALL) == entries(LAST - 1, LAST + 1, size=SIZE)
+    log.abandon()
