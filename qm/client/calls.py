@@ -97,6 +97,7 @@ class Stubs:
         self.queues = control_pb2_grpc.QueueControlStub(channel)
         self.outgoing = control_pb2_grpc.OutgoingControlStub(channel)
         self.peers = control_pb2_grpc.PeerControlStub(channel)
+        self.keys = control_pb2_grpc.KeyControlStub(channel)
         self.directory = control_pb2_grpc.DirectoryControlStub(channel)
         self.certificates = control_pb2_grpc.CertificateControlStub(channel)
         self.messages = control_pb2_grpc.MessageControlStub(channel)

@@ -11,6 +11,7 @@ import msgspec
 from qm.client.names import format_name_of_wire, format_names_of_list
 from qm.pb import data_pb2
 from qm.wire.message_class import MessageClass
+from qm.wire.packets.peek import peek_signature_version
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
 
@@ -20,6 +21,9 @@ VT_BSTR: Final = 8
 VT_LPSTR: Final = 30
 VT_BYTES: Final = 0x2011
 """VT_ARRAY | VT_UI1."""
+_WAS_ENCRYPTED: Final = 0x0400
+_AUTHENTICATED: Final = 0x8000
+"""MessageBatch.flags."""
 
 
 class PacketSigner(Protocol):
@@ -233,6 +237,28 @@ class ReceivedMessage:
         return write_message_identifier(
             MessageIdentifier(header.source_queue_manager, header.message_id)
         )
+
+    @property
+    def authentication_level(self) -> int:
+        """What the queue manager verified of its signature, as MQMSGAUTHENTICATION: 0 nothing, 1, 3
+        or 5 a signature of version 1.0, 2.0 or 3.0.
+        """
+        return peek_signature_version(self.packet) if self.flags & _AUTHENTICATED else 0
+
+    @property
+    def was_encrypted(self) -> bool:
+        """Whether its body travelled encrypted."""
+        return bool(self.flags & _WAS_ENCRYPTED)
+
+    @property
+    def sender_certificate(self) -> bytes:
+        """X.509 of the sender, as sent; it proves something if `authentication_level` is not 0."""
+        return b"" if self.wire.security is None else self.wire.security.sender_cert
+
+    @property
+    def sender_id(self) -> bytes:
+        """SID of the sender or GUID of its queue manager, as sent; likewise."""
+        return b"" if self.wire.security is None else self.wire.security.security_id
 
     @property
     def correlation_id(self) -> bytes:

@@ -21,6 +21,7 @@ from qm.edge.ack_marks import AckMark
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import LINGER_MAX_S
 from qm.edge.relay.relay import Relay
+from qm.edge.security.verification import Verification
 from qm.edge.settings import EdgeSettings
 from qm.edge.tcp.admission import Admission
 from qm.edge.tcp.connection import Connection
@@ -32,6 +33,8 @@ from qm.model.state.tables import Table
 from qm.model.values.effects import Applied
 from qm.model.values.records import QueueManager, decode
 from qm.observe.metrics import Metrics
+from qm.security.directory import EMPTY_DIRECTORY, Directory
+from qm.security.own_keys import NO_KEYS, OwnKeys
 from qm.session import CloseReason
 from qm.wire.guid import Guid
 
@@ -49,7 +52,10 @@ class Edge(ClusterListener):
         settings: EdgeSettings,
         metrics: Metrics,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
+        directory: Directory = EMPTY_DIRECTORY,
+        keys: OwnKeys = NO_KEYS,
     ) -> None:
+        """`directory` and `keys`: by which signatures are verified and bodies decrypted."""
         self._cluster = cluster
         self._settings = settings
         self._bind = bind
@@ -59,7 +65,12 @@ class Edge(ClusterListener):
         self._session = msgspec.structs.replace(
             settings.session, admit=self._admission.admit
         ).check()
-        self.relay: Final = Relay(cluster, self._metrics, self._loop, self._on_change)
+        self._verification = Verification(
+            self._metrics, self._loop, cluster.now_ms, directory, keys
+        )
+        self.relay: Final = Relay(
+            cluster, self._metrics, self._loop, self._on_change, self._verification
+        )
         """Receives the arrivals of all sessions, those that this node opens included."""
         self._listeners = Listeners(settings.addresses, settings.port, self._loop, bind)
         self._pings: list[asyncio.DatagramTransport] = []
@@ -159,6 +170,7 @@ class Edge(ClusterListener):
             await asyncio.gather(self._supervisor, return_exceptions=True)
         self._close_sessions(CloseReason.STOPPED, "this node stops")
         self.relay.stop()
+        self._verification.stop()
         self._close_endpoints()
         await self._context.wait_until_empty(LINGER_MAX_S)
         self._context.deadlines.stop()
@@ -284,6 +296,7 @@ class Edge(ClusterListener):
     @override
     def on_restored(self, index: int) -> None:
         del index
+        self.relay.on_restored()
         self._learn_manager()
 
     @override

@@ -8,7 +8,7 @@ from typing import Final
 
 from qm.edge.batches import AckItem, Batch, ack_verdicts
 from qm.model.values.columns import IntArray
-from qm.model.values.commands import TransferVerdict
+from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
 from qm.model.values.effects import Outcome
 from qm.names.guid import guid_text
 from qm.observe.logs import LimitedLog
@@ -53,6 +53,10 @@ class EdgeMetrics:
         self._holds = metrics.counter("quorate_edge_reading_held_total")
         self._late = metrics.counter("quorate_late_packets_total")
         self._pings = metrics.counter("quorate_pings_total")
+        self._signatures = metrics.counter("quorate_signatures_total")
+        self._decrypted = metrics.counter("quorate_encrypted_bodies_total")
+        self._examination = metrics.counter("quorate_examination_seconds_total")
+        self._rationed = metrics.counter("quorate_examinations_rationed_total")
 
     # Connections and sessions --------------------------------------------------------------
 
@@ -178,6 +182,42 @@ class EdgeMetrics:
     def not_offered(self, detail: str) -> None:
         """The leader sent late packets that no session can send."""
         self._log.warning("not_offered", "late packets cannot be sent", detail=detail)
+
+    # Signatures and ciphers ----------------------------------------------------------------
+
+    def examined(self, seconds: float) -> None:
+        """The event loop spent so long on a message."""
+        self._examination.inc(seconds)
+
+    def verified(self, facts: Facts, address: str) -> None:
+        """A message was examined."""
+        if facts.signature is not SignatureFact.ABSENT:
+            self._signatures.labels(facts.signature.name.lower()).inc()
+        if facts.was_encrypted or facts.decryption_failed:
+            self._decrypted.labels("failed" if facts.decryption_failed else "decrypted").inc()
+        if facts.decryption_failed:
+            self._log.warning(
+                "undecrypted",
+                "could not decrypt a message: is the key of this queue manager that the sender has"
+                " a present one (`qm manager keys show`)?",
+                peer=address,
+            )
+        elif facts.signature is SignatureFact.INVALID:
+            self._log.warning(
+                "bad_signature",
+                "a signature or its certificate is not right: is the certificate registered for"
+                " the sender's SID (`qm certificate list`)?",
+                peer=address,
+            )
+
+    def rationed(self, address: str) -> None:
+        """A peer waits, because too many of its messages failed or brought keys of their own."""
+        self._rationed.inc()
+        self._log.warning(
+            "rationed",
+            "a peer's messages wait: too many signatures or session keys of it were bad or new",
+            peer=address,
+        )
 
     # The endpoint --------------------------------------------------------------------------
 

@@ -1,18 +1,17 @@
 """What an edge knows of a message beyond its bytes (DESIGN 1.4): facts, never verdicts.
 
-Verification and decryption are to be added here: `MessageFacts.of` sees every message that has a
-SecurityHeader. Today nothing is verified and nothing decrypted. A signature is reported as present
-and unverified, which apply refuses; an encrypted body keeps Flags.EB without a fact that it was
-decrypted, which apply refuses, too.
+`qm.edge.security` finds the facts of messages with a SecurityHeader. While the cluster's version is
+too old for them, a signature is reported as present and unverified and an encrypted body keeps
+Flags.EB without a fact that it was decrypted: apply refuses both.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from qm.model.values.commands import Facts, SignatureFact
 from qm.wire.guid import Guid
-from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.packets.user_message import UserMessage
 
 
@@ -26,16 +25,17 @@ class MessageFacts:
         """Facts of a message without SecurityHeader: anonymous (QB-A28)."""
         self._unverified: Facts | None = None
 
-    def of(self, message: UserMessage) -> Facts:
-        """Return the facts of a parsed message."""
-        if message.security is None or not _is_signed(message.security):
-            return self.plain
+    def of_all(self, secured: Mapping[int, UserMessage]) -> dict[int, Facts]:
+        """Return the facts of messages that nobody examines, where they are not the plain ones."""
+        return {
+            k: self._of_unverified()
+            for k, message in secured.items()
+            if message.security is not None and message.security.signature
+        }
+
+    def _of_unverified(self) -> Facts:
         if self._unverified is None:
             self._unverified = msgspec.structs.replace(
                 self.plain, signature=SignatureFact.UNVERIFIED
             )
         return self._unverified
-
-
-def _is_signed(security: SecurityHeader) -> bool:
-    return bool(security.signature)

@@ -51,6 +51,31 @@ PINGS_MAX_COUNT: Final = 4_096
 # Ack marks that wait for the archive; the oldest are dropped first.
 ACK_MARKS_MAX_COUNT: Final = 65_536
 
+# Failed checks and fresh session keys of one address: each costs up to a millisecond that others
+# wait for. Addresses are forgotten in the order in which they last spent.
+FAILURES_PER_S: Final = 50.0
+FAILURES_BURST_COUNT: Final = 200.0
+FAILURE_ADDRESSES_MAX_COUNT: Final = 4_096
+# A body above this is decrypted and hashed in another thread.
+EXAMINED_HERE_MAX_BYTES: Final = 64 << 10
+# How long the event loop examines one session's messages before others have their turn.
+EXAMINATION_SLICE_S: Final = 0.005
+# Threads for what takes long. More would only compete for the interpreter.
+EXAMINATION_THREADS_COUNT: Final = 2
+# Private keys of one provider that are tried on a message: the newest and those still accepted.
+EXCHANGE_KEYS_MAX_COUNT: Final = 3
+# Signing keys of one queue manager in the directory that are tried on a message.
+SIGNING_KEYS_MAX_COUNT: Final = 3
+# Facts of one run, so that a few runs fit into a batch.
+RUN_FACTS_MAX_COUNT: Final = 64
+# Sizes of the caches, [MS-MQQB] 3.1.3.1 UserCertCacheSize and ReceiveSymmetricKeyCacheSize, and
+# their lifetimes.
+USER_CERTIFICATES_MAX_COUNT: Final = 53
+USER_CERTIFICATE_LIFETIME_S: Final = 1_200.0
+SYMMETRIC_KEYS_MAX_COUNT: Final = 127
+SYMMETRIC_KEY_LIFETIME_S: Final = 600.0
+
+assert RUN_FACTS_MAX_COUNT < BATCH_FACTS_MAX_COUNT
 assert BATCH_MAX_COUNT <= POSITIONS_PER_ENTRY_MAX
 assert BATCH_FACTS_MAX_COUNT <= 1 << 8  # one byte per message is the index of its facts
 assert BATCH_SOFT_MAX_BYTES < HELD_MAX_BYTES

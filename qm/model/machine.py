@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from qm.model.arrivals.arrivals import Arrivals
 from qm.model.arrivals.duplicates import Duplicates
+from qm.model.arrivals.message_security import MessageSecurity
 from qm.model.clients.clients import Clients
 from qm.model.clients.opens import Opens
 from qm.model.clients.reads import Reads
@@ -15,6 +16,7 @@ from qm.model.management.administration import Administration
 from qm.model.management.certificates import Certificates
 from qm.model.management.directory import Directory
 from qm.model.management.expiry import Expiry
+from qm.model.management.manager_keys import Keys
 from qm.model.management.members import Members
 from qm.model.management.peers import Peers
 from qm.model.management.purge import Purging
@@ -79,8 +81,9 @@ class Machine:
         endings = Endings(ledger, registry, enqueue, acknowledgements, outgoing)
         moving = Moving(ledger, enqueue)
         reports = Reports(ledger, registry, enqueue)
+        security = MessageSecurity(ledger)
         arrivals = Arrivals(
-            *(ledger, registry, duplicates, bindings),
+            *(ledger, registry, duplicates, bindings, security),
             *(enqueue, endings, acknowledgements, reports),
         )
         principals = Principals(ledger)
@@ -112,6 +115,7 @@ class Machine:
         self._ledger: Final = ledger
         self._registry: Final = registry
         self._bindings: Final = bindings
+        self._security: Final = security
         self._outgoing: Final = outgoing
         self._duplicates: Final = duplicates
         self._arrivals: Final = arrivals
@@ -121,7 +125,8 @@ class Machine:
                 *(arrivals, sending, reads, clients, opens, transactions),
                 *(administration, purging, restoring, self.directory, Members(ledger)),
                 Certificates(ledger, self.directory),
-                *(Peers(ledger, duplicates, bindings), bindings, delivery, reports, expiry),
+                *(Peers(ledger, duplicates, bindings), bindings, security, Keys(ledger)),
+                *(delivery, reports, expiry),
             )
         )
 
@@ -170,6 +175,7 @@ class Machine:
         self._ledger.forget()
         self._registry.forget()
         self._bindings.forget()
+        self._security.forget()
         self._outgoing.forget()
         self._duplicates.forget()
         self._clients.forget()

@@ -25,14 +25,18 @@ from qm.node.http_guard import HttpGuard
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import Yielding
 from qm.node.leader.final_claims import FinalClaims
+from qm.node.leader.key_publication import KeyPublication
 from qm.node.leader.kubernetes import LOOK_EVERY_S, LeaderLabel
 from qm.node.leader.leader_tasks import Duties
+from qm.node.leader.message_policy import MessagePolicy
 from qm.node.leader.peer_bindings import PeerBindings
 from qm.node.leader.periodic import Rounds
 from qm.node.leader.removed_pods import scaled_away
 from qm.node.leader.timekeeping import WATCH_EVERY_S, Timekeeper, wall_ms
 from qm.node.leader.upgrade import Versions
 from qm.node.membership.address_announcer import REFRESH_EVERY_S, Announcer
+from qm.node.membership.manager_keys import LOOK_EVERY_S as KEYS_EVERY_S
+from qm.node.membership.manager_keys import NodeKeys
 from qm.node.membership.members import Members
 from qm.node.membership.status import inspect_reply
 from qm.node.platform import MACHINE, Platform
@@ -105,8 +109,9 @@ class Service:
         self._auditor = self._new_auditor()
         self._timekeeper = Timekeeper(self.replicated.clock, self.members, metrics)
         self.replicated.before_leading = self._timekeeper.before_leading
+        self.keys: Final = NodeKeys(config, self.replicated)
         self._duties = self._new_duties()
-        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics, platform.bind)
+        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics, self.keys, platform.bind)
         self._drain = Drain(
             self.replicated, self.msmq, self.members.inspect_all, self.members.transfer
         )
@@ -175,6 +180,8 @@ class Service:
             Yielding(lambda: self.disk.admits_messages, self.members, self.members.transfer),
             PeerBindings(self._config, self.replicated, SystemResolver()),
             FinalClaims(self.replicated),
+            MessagePolicy(self._config.msmq, self.replicated),
+            KeyPublication(self.keys, self.replicated),
             scaled_away(self._config.kubernetes, self.members),
             self._metrics,
             self._die,
@@ -190,6 +197,7 @@ class Service:
             Backups(self.replicated, self._metrics, self._signer),
             Diagnosis(self._config, self._metrics.registry, self.gauges.refresh),
             self.scrubber,
+            self.keys,
             self._config.data,
         )
 
@@ -332,6 +340,7 @@ class Service:
 
     def _begin_rounds(self) -> None:
         keeping, begin = self._keeping, self._rounds.begin
+        begin("manager keys", KEYS_EVERY_S, self.keys.look)
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look, is_durable=True)
         begin("state", housekeeping.LOOK_EVERY_S, self._look_at_state, is_durable=True)
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush, is_durable=True)

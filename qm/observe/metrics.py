@@ -78,6 +78,16 @@ TABLE: Final[tuple[Metric, ...]] = (
     ),
     Metric("quorate_late_packets_total", _COUNTER, "Order and final acks sent late", ("result",)),
     Metric("quorate_pings_total", _COUNTER, "UDP pings", ("result",)),
+    Metric("quorate_signatures_total", _COUNTER, "Signatures of messages", ("result",)),
+    Metric("quorate_encrypted_bodies_total", _COUNTER, "Encrypted bodies", ("result",)),
+    Metric(
+        "quorate_examination_seconds_total", _COUNTER,
+        "Time that the event loop spent on signatures and ciphers",
+    ),
+    Metric(
+        "quorate_examinations_rationed_total", _COUNTER,
+        "Times that a peer waited because too many of its signatures or keys were bad or new",
+    ),
     Metric(
         "quorate_peer_quota_ratio", _GAUGE,
         "Share used of what is remembered of queue managers: of all, and of the fullest address",

@@ -97,6 +97,12 @@ class Facts(_message.Message):
     CERTIFICATE_DIGEST_FIELD_NUMBER: _builtins.int
     WAS_ENCRYPTED_FIELD_NUMBER: _builtins.int
     DECRYPTION_FAILED_FIELD_NUMBER: _builtins.int
+    CLAIMED_SID_FIELD_NUMBER: _builtins.int
+    SIGNATURE_VERSION_FIELD_NUMBER: _builtins.int
+    HASH_ALGORITHM_FIELD_NUMBER: _builtins.int
+    IS_KEY_REDUCED_FIELD_NUMBER: _builtins.int
+    IS_PROVIDER_UNKNOWN_FIELD_NUMBER: _builtins.int
+    IS_CERTIFICATE_EXPIRED_FIELD_NUMBER: _builtins.int
     session: _builtins.int
     peer_queue_manager: _builtins.bytes
     peer_address: _builtins.str
@@ -104,6 +110,13 @@ class Facts(_message.Message):
     certificate_digest: _builtins.bytes
     was_encrypted: _builtins.bool
     decryption_failed: _builtins.bool
+    claimed_sid: _builtins.bytes
+    """Since version 6, all that follow."""
+    signature_version: _builtins.int
+    hash_algorithm: _builtins.int
+    is_key_reduced: _builtins.bool
+    is_provider_unknown: _builtins.bool
+    is_certificate_expired: _builtins.bool
     @_builtins.property
     def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
@@ -117,10 +130,16 @@ class Facts(_message.Message):
         certificate_digest: _builtins.bytes = ...,
         was_encrypted: _builtins.bool = ...,
         decryption_failed: _builtins.bool = ...,
+        claimed_sid: _builtins.bytes = ...,
+        signature_version: _builtins.int = ...,
+        hash_algorithm: _builtins.int = ...,
+        is_key_reduced: _builtins.bool = ...,
+        is_provider_unknown: _builtins.bool = ...,
+        is_certificate_expired: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_digest", b"certificate_digest", "decryption_failed", b"decryption_failed", "peer_address", b"peer_address", "peer_queue_manager", b"peer_queue_manager", "sender_sids", b"sender_sids", "session", b"session", "signature", b"signature", "was_encrypted", b"was_encrypted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_digest", b"certificate_digest", "claimed_sid", b"claimed_sid", "decryption_failed", b"decryption_failed", "hash_algorithm", b"hash_algorithm", "is_certificate_expired", b"is_certificate_expired", "is_key_reduced", b"is_key_reduced", "is_provider_unknown", b"is_provider_unknown", "peer_address", b"peer_address", "peer_queue_manager", b"peer_queue_manager", "sender_sids", b"sender_sids", "session", b"session", "signature", b"signature", "signature_version", b"signature_version", "was_encrypted", b"was_encrypted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1425,6 +1444,81 @@ class ForgetPeer(_message.Message):
 Global___ForgetPeer: _TypeAlias = ForgetPeer  # noqa: Y015
 
 @_typing.final
+class SetManagerKeys(_message.Message):
+    """Since version 6."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SEALED_PRIVATE_KEYS_FIELD_NUMBER: _builtins.int
+    EXCHANGE_KEYS_FIELD_NUMBER: _builtins.int
+    SIGNING_KEYS_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    ACCEPTED_MS_FIELD_NUMBER: _builtins.int
+    SENDER_SIDS_FIELD_NUMBER: _builtins.int
+    sealed_private_keys: _builtins.bytes
+    exchange_keys: _builtins.bytes
+    signing_keys: _builtins.bytes
+    generation: _builtins.int
+    accepted_ms: _builtins.int
+    @_builtins.property
+    def request(self) -> Global___Request: ...
+    @_builtins.property
+    def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        request: Global___Request | None = ...,
+        sealed_private_keys: _builtins.bytes = ...,
+        exchange_keys: _builtins.bytes = ...,
+        signing_keys: _builtins.bytes = ...,
+        generation: _builtins.int = ...,
+        accepted_ms: _builtins.int = ...,
+        sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "exchange_keys", b"exchange_keys", "generation", b"generation", "request", b"request", "sealed_private_keys", b"sealed_private_keys", "sender_sids", b"sender_sids", "signing_keys", b"signing_keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetManagerKeys: _TypeAlias = SetManagerKeys  # noqa: Y015
+
+@_typing.final
+class SetSecurityPolicy(_message.Message):
+    """Since version 6."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRUSTS_SENDER_ID_FIELD_NUMBER: _builtins.int
+    HASH_ALGORITHMS_FIELD_NUMBER: _builtins.int
+    ACCEPTS_STRANGERS_FIELD_NUMBER: _builtins.int
+    REFUSES_REDUCED_KEYS_FIELD_NUMBER: _builtins.int
+    ACCEPTS_EXPIRED_FIELD_NUMBER: _builtins.int
+    trusts_sender_id: _builtins.bool
+    accepts_strangers: _builtins.bool
+    refuses_reduced_keys: _builtins.bool
+    accepts_expired: _builtins.bool
+    @_builtins.property
+    def hash_algorithms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        trusts_sender_id: _builtins.bool = ...,
+        hash_algorithms: _abc.Iterable[_builtins.int] | None = ...,
+        accepts_strangers: _builtins.bool = ...,
+        refuses_reduced_keys: _builtins.bool = ...,
+        accepts_expired: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_expired", b"accepts_expired", "accepts_strangers", b"accepts_strangers", "hash_algorithms", b"hash_algorithms", "refuses_reduced_keys", b"refuses_reduced_keys", "trusts_sender_id", b"trusts_sender_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetSecurityPolicy: _TypeAlias = SetSecurityPolicy  # noqa: Y015
+
+@_typing.final
 class RaiseApplyVersion(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1692,6 +1786,8 @@ class Command(_message.Message):
     RENUMBER_STEP_FIELD_NUMBER: _builtins.int
     SET_BINDINGS_FIELD_NUMBER: _builtins.int
     FORGET_PEER_FIELD_NUMBER: _builtins.int
+    SET_SECURITY_POLICY_FIELD_NUMBER: _builtins.int
+    SET_MANAGER_KEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_activated(self) -> Global___LeaderActivated: ...
     @_builtins.property
@@ -1784,6 +1880,10 @@ class Command(_message.Message):
     def set_bindings(self) -> Global___SetBindings: ...
     @_builtins.property
     def forget_peer(self) -> Global___ForgetPeer: ...
+    @_builtins.property
+    def set_security_policy(self) -> Global___SetSecurityPolicy: ...
+    @_builtins.property
+    def set_manager_keys(self) -> Global___SetManagerKeys: ...
     def __init__(
         self,
         *,
@@ -1833,12 +1933,14 @@ class Command(_message.Message):
         renumber_step: Global___RenumberStep | None = ...,
         set_bindings: Global___SetBindings | None = ...,
         forget_peer: Global___ForgetPeer | None = ...,
+        set_security_policy: Global___SetSecurityPolicy | None = ...,
+        set_manager_keys: Global___SetManagerKeys | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_manager_keys", b"set_manager_keys", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "set_security_policy", b"set_security_policy", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_manager_keys", b"set_manager_keys", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "set_security_policy", b"set_security_policy", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "register_certificate", "remove_certificate", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings", "forget_peer"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "register_certificate", "remove_certificate", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings", "forget_peer", "set_security_policy", "set_manager_keys"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

@@ -2063,6 +2063,129 @@ class ForgetPeerReply(_message.Message):
 Global___ForgetPeerReply: _TypeAlias = ForgetPeerReply  # noqa: Y015
 
 @_typing.final
+class ManagerKey(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    IS_FOR_SIGNATURES_FIELD_NUMBER: _builtins.int
+    BITS_FIELD_NUMBER: _builtins.int
+    BLOB_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    """Name of the cryptographic provider."""
+    is_for_signatures: _builtins.bool
+    """Else it encrypts session keys."""
+    bits: _builtins.int
+    blob: _builtins.bytes
+    """PUBLICKEYBLOB of [MS-MQQB] 2.4.1."""
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        is_for_signatures: _builtins.bool = ...,
+        bits: _builtins.int = ...,
+        blob: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bits", b"bits", "blob", b"blob", "is_for_signatures", b"is_for_signatures", "provider", b"provider"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ManagerKey: _TypeAlias = ManagerKey  # noqa: Y015
+
+@_typing.final
+class AcceptedKeys(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    until_ms: _builtins.int
+    """UTC milliseconds, cluster time."""
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        until_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "until_ms", b"until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptedKeys: _TypeAlias = AcceptedKeys  # noqa: Y015
+
+@_typing.final
+class ManagerKeys(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    """1 for those of the cluster's birth."""
+    since_ms: _builtins.int
+    """UTC milliseconds, cluster time; 0: since the birth."""
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___ManagerKey]: ...
+    @_builtins.property
+    def accepted(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcceptedKeys]:
+        """Replaced ones by which bodies are still decrypted."""
+
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        keys: _abc.Iterable[Global___ManagerKey] | None = ...,
+        accepted: _abc.Iterable[Global___AcceptedKeys] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "generation", b"generation", "keys", b"keys", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ManagerKeys: _TypeAlias = ManagerKeys  # noqa: Y015
+
+@_typing.final
+class GetKeysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetKeysRequest: _TypeAlias = GetKeysRequest  # noqa: Y015
+
+@_typing.final
+class ReplaceKeysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCEPTED_S_FIELD_NUMBER: _builtins.int
+    accepted_s: _builtins.int
+    """How long the present keys stay accepted; 0: not at all."""
+    def __init__(
+        self,
+        *,
+        accepted_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_s", b"accepted_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplaceKeysRequest: _TypeAlias = ReplaceKeysRequest  # noqa: Y015
+
+@_typing.final
 class DirectoryObject(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

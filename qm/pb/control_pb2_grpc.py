@@ -1551,6 +1551,129 @@ class PeerControl:
             _registered_method=True)
 
 
+class KeyControlStub:
+    """The queue manager's own keys -------------------------------------------------------------------
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetKeys = channel.unary_unary(
+                '/quorate.control.v1.KeyControl/GetKeys',
+                request_serializer=qm_dot_pb_dot_control__pb2.GetKeysRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ManagerKeys.FromString,
+                _registered_method=True)
+        self.ReplaceKeys = channel.unary_unary(
+                '/quorate.control.v1.KeyControl/ReplaceKeys',
+                request_serializer=qm_dot_pb_dot_control__pb2.ReplaceKeysRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ManagerKeys.FromString,
+                _registered_method=True)
+
+
+class KeyControlServicer:
+    """The queue manager's own keys -------------------------------------------------------------------
+
+    """
+
+    def GetKeys(self, request, context):
+        """Public keys that others need, and which replaced ones are still accepted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplaceKeys(self, request, context):
+        """Make new key pairs for all providers; senders must get the new public keys.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_KeyControlServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetKeys,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.GetKeysRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ManagerKeys.SerializeToString,
+            ),
+            'ReplaceKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplaceKeys,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ReplaceKeysRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ManagerKeys.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quorate.control.v1.KeyControl', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quorate.control.v1.KeyControl', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class KeyControl:
+    """The queue manager's own keys -------------------------------------------------------------------
+
+    """
+
+    @staticmethod
+    def GetKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.KeyControl/GetKeys',
+            qm_dot_pb_dot_control__pb2.GetKeysRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ManagerKeys.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplaceKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.KeyControl/ReplaceKeys',
+            qm_dot_pb_dot_control__pb2.ReplaceKeysRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ManagerKeys.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class DirectoryControlStub:
     """The directory ---------------------------------------------------------------------------------
 

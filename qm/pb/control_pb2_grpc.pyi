@@ -430,6 +430,49 @@ class PeerControlServicer(metaclass=_abc_1.ABCMeta):
 
 def add_PeerControlServicer_to_server(servicer: PeerControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class KeyControlStub:
+    """The queue manager's own keys -------------------------------------------------------------------"""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> KeyControlAsyncStub: ...
+    GetKeys: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetKeysRequest, _control_pb2.ManagerKeys]
+    """Public keys that others need, and which replaced ones are still accepted."""
+    ReplaceKeys: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReplaceKeysRequest, _control_pb2.ManagerKeys]
+    """Make new key pairs for all providers; senders must get the new public keys."""
+
+@_typing.type_check_only
+class KeyControlAsyncStub(KeyControlStub):
+    """The queue manager's own keys -------------------------------------------------------------------"""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    GetKeys: _aio.UnaryUnaryMultiCallable[_control_pb2.GetKeysRequest, _control_pb2.ManagerKeys]  # type: ignore[assignment]
+    """Public keys that others need, and which replaced ones are still accepted."""
+    ReplaceKeys: _aio.UnaryUnaryMultiCallable[_control_pb2.ReplaceKeysRequest, _control_pb2.ManagerKeys]  # type: ignore[assignment]
+    """Make new key pairs for all providers; senders must get the new public keys."""
+
+class KeyControlServicer(metaclass=_abc_1.ABCMeta):
+    """The queue manager's own keys -------------------------------------------------------------------"""
+
+    @_abc_1.abstractmethod
+    def GetKeys(
+        self,
+        request: _control_pb2.GetKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ManagerKeys, _abc.Awaitable[_control_pb2.ManagerKeys]]:
+        """Public keys that others need, and which replaced ones are still accepted."""
+
+    @_abc_1.abstractmethod
+    def ReplaceKeys(
+        self,
+        request: _control_pb2.ReplaceKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ManagerKeys, _abc.Awaitable[_control_pb2.ManagerKeys]]:
+        """Make new key pairs for all providers; senders must get the new public keys."""
+
+def add_KeyControlServicer_to_server(servicer: KeyControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class DirectoryControlStub:
     """The directory ---------------------------------------------------------------------------------"""
 

@@ -929,7 +929,9 @@ class MessageBatch(_message.Message):
 
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Bits: 1 recoverable, 2 transactional, 0x400 came encrypted."""
+        """Bits: 1 recoverable, 2 transactional, 0x400 came encrypted, 0x8000 its signature was verified:
+        SecurityHeader.Flags.AS says what it covers.
+        """
 
     @_builtins.property
     def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___Properties]: ...

@@ -20,6 +20,8 @@ _ALGORITHMS: Final[dict[int, hashes.HashAlgorithm]] = {
 }
 """MD2 and MD4 are known by number and refused: forgeries of them cost next to nothing."""
 
+SUPPORTED_HASHES: Final = frozenset(_ALGORITHMS)
+"""Those that can be verified; which ones count is a matter of policy."""
 ACCEPTED_HASHES: Final = frozenset({HashAlgorithm.SHA512})
 """What current systems accept unless they are configured otherwise [MS-MQQB 6, note 1]."""
 

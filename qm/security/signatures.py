@@ -4,7 +4,7 @@ QB-A27: RSASSA-PKCS1-v1_5 over a DigestInfo, bytes in little-endian order as Win
 them. Big-endian ones are read as well, which other implementations write.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -52,14 +52,12 @@ def verified_version(
         algorithm = hash_algorithm(message.properties.hash_algorithm)
     except UnsupportedHash:
         return None
-    hashes = _signed_hashes(message, key, algorithm)
-    if not hashes:
-        return None
-    for version in _versions(message):
-        for has_direct_counts in (False, True):
-            covered = signature_input(message, version, has_direct_counts=has_direct_counts)
-            if digest(algorithm, covered) in hashes:
-                return version
+    for signed in _signed_hashes(message, key, algorithm):
+        for version in _versions(message):
+            for has_direct_counts in (False, True):
+                covered = signature_input(message, version, has_direct_counts=has_direct_counts)
+                if digest(algorithm, covered) == signed:
+                    return version
     return None
 
 
@@ -84,12 +82,11 @@ def _signature(message: UserMessage) -> bytes:
 
 def _signed_hashes(
     message: UserMessage, key: RSAPublicKey, algorithm: HashAlgorithm
-) -> frozenset[bytes]:
-    """Return the hashes that the signature, read in either byte order, was made of."""
-    signature, found = _signature(message), set()
+) -> Iterator[bytes]:
+    """Yield the hashes that the signature, read in either byte order, was made of."""
+    signature = _signature(message)
     if len(signature) != (key.key_size + 7) // 8:
-        return frozenset()
+        return
     for ordered in (signature[::-1], signature):
         with suppress(InvalidSignature):
-            found.add(key.recover_data_from_signature(ordered, padding.PKCS1v15(), algorithm))
-    return frozenset(found)
+            yield key.recover_data_from_signature(ordered, padding.PKCS1v15(), algorithm)

@@ -321,7 +321,7 @@ def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
             lambda message: nested.value(getattr(message, name)),
             lambda value, message: nested.fill(value, getattr(message, name)),
         )
-    if kind in (tuple[bytes, ...], tuple[str, ...]):
+    if kind in (tuple[bytes, ...], tuple[str, ...], tuple[int, ...]):
         return (
             lambda message: tuple(getattr(message, name)),
             lambda value, message: getattr(message, name).extend(value),

@@ -25,6 +25,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import cast
 
@@ -39,8 +40,12 @@ from qm.model.state.ledger import META_QUEUE_MANAGER
 from qm.model.state.tables import MemoryState, Table
 from qm.model.values.commands import Command
 from qm.model.values.effects import Outcome
-from qm.model.values.records import QueueManager, encode
+from qm.model.values.limits import APPLY_VERSION
+from qm.model.values.records import Counters, QueueManager, encode
 from qm.observe.metrics import Metrics
+from qm.pb import command_pb2
+from qm.security.directory import EMPTY_DIRECTORY, Directory
+from qm.security.own_keys import NO_KEYS, OwnKeys
 from qm.session import SessionConfig
 from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
 from qm.wire.packets.internal import ConnectionParameters, EstablishConnection
@@ -100,8 +105,9 @@ class Stream:
 
 
 def verdicts_of(payload: bytes) -> int:
-    """Return how many packets a batch of equal packets carries."""
-    return (len(payload) - 4 - int.from_bytes(payload[:4], "little")) // PACKET_BYTES
+    """Return how many packets a batch carries."""
+    command = command_pb2.Command.FromString(payload[4 : 4 + int.from_bytes(payload[:4], "little")])
+    return len(command.edge_batch.facts_of)
 
 
 class Instant:
@@ -110,7 +116,8 @@ class Instant:
     node = "n1"
     leadership = Leadership("n1", 1, True)
 
-    def __init__(self) -> None:
+    def __init__(self, apply_version: int = APPLY_VERSION) -> None:
+        self._counters = Counters(apply_version=apply_version)
         self.state = MemoryState()
         manager = QueueManager(OWN, "bench", "bench.example")
         self.state.put(Table.META, META_QUEUE_MANAGER, encode(manager))
@@ -118,7 +125,10 @@ class Instant:
 
     @property
     def view(self) -> View:
-        raise NotImplementedError
+        return cast("View", self)
+
+    def counters(self) -> Counters:
+        return self._counters
 
     @property
     def relay_hub(self) -> RelayHub:
@@ -168,18 +178,23 @@ def connected(number: int) -> socket.socket:
     return peer
 
 
-def peers_main(start: multiprocessing.synchronize.Event) -> None:
-    """Send what the windows allow, on all sessions."""
-    uvloop.run(_peers(start))
+def peers_main(
+    start: multiprocessing.synchronize.Event, packets: Sequence[bytes], count: int
+) -> None:
+    """Send what the windows allow, on all sessions, `count` messages on each."""
+    uvloop.run(_peers(start, packets, count))
 
 
 class Sender(asyncio.Protocol):
     """Prebuilt packets, at most WINDOW unacknowledged."""
 
-    def __init__(self, number: int, block: bytes, done: asyncio.Semaphore) -> None:
+    def __init__(
+        self, number: int, packets: Sequence[bytes], count: int, done: asyncio.Semaphore
+    ) -> None:
         self._hello = handshake(number)
-        self._block = memoryview(block)
-        self._left = MESSAGES_PER_SESSION
+        self._block = memoryview(b"".join(packets))
+        self._ends = [*accumulate(map(len, packets), initial=0)]
+        self._count = self._left = count
         self._acked = self._sent = 0
         self._skip = HANDSHAKE_ANSWER_BYTES
         self._buffer = b""
@@ -205,33 +220,40 @@ class Sender(asyncio.Protocol):
         if count:
             self._left -= count
             self._sent += count
-            self.transport.write(self._block[: count * PACKET_BYTES])
-        if self._acked == MESSAGES_PER_SESSION:
+            self.transport.write(self._block[: self._ends[count]])
+        if self._acked == self._count:
             self._done.release()
 
 
-async def _peers(start: multiprocessing.synchronize.Event) -> None:
+async def _peers(
+    start: multiprocessing.synchronize.Event, packets: Sequence[bytes], count: int
+) -> None:
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, start.wait)
     done = asyncio.Semaphore(0)
-    block = packet(PACKET_BYTES) * WINDOW
     for number in range(SESSIONS):
-        await loop.create_connection(partial(Sender, number + 1, block, done), ADDRESS, PORT)
+        sender = partial(Sender, number + 1, packets, count, done)
+        await loop.create_connection(sender, ADDRESS, PORT)
     for _ in range(SESSIONS):
         await done.acquire()
 
 
-async def throughput() -> dict[str, float]:
-    """Measure until the peers have sent everything."""
+async def throughput(
+    packets: Sequence[bytes],
+    count: int = MESSAGES_PER_SESSION,
+    directory: Directory = EMPTY_DIRECTORY,
+    keys: OwnKeys = NO_KEYS,
+) -> dict[str, float]:
+    """Measure until the peers have sent everything; `packets`: those of one window."""
     context = multiprocessing.get_context("spawn")
     start = context.Event()
-    peers = context.Process(target=peers_main, args=(start,))
+    peers = context.Process(target=peers_main, args=(start, packets, count))
     peers.start()
     cluster = Instant()
-    edge = await started(cluster)
+    edge = await started(cluster, directory, keys)
     loop = asyncio.get_running_loop()
     start.set()
-    total = SESSIONS * MESSAGES_PER_SESSION
+    total = SESSIONS * count
     while not cluster.streams[0].messages:
         await asyncio.sleep(0.001)
     began, cpu = time.perf_counter(), time.process_time()
@@ -248,10 +270,13 @@ async def throughput() -> dict[str, float]:
     }
 
 
-async def started(cluster: Instant) -> Edge:
+async def started(
+    cluster: Instant, directory: Directory = EMPTY_DIRECTORY, keys: OwnKeys = NO_KEYS
+) -> Edge:
     session = SessionConfig(window_size=WINDOW)
     settings = EdgeSettings(addresses=(ADDRESS,), port=PORT, answer_pings=False, session=session)
-    edge = Edge(cluster, settings, Metrics(CollectorRegistry()))
+    metrics = Metrics(CollectorRegistry())
+    edge = Edge(cluster, settings, metrics, directory=directory, keys=keys)
     await edge.start()
     while not edge.is_ready:
         await asyncio.sleep(0.001)
@@ -295,7 +320,7 @@ async def idle() -> dict[str, float]:
 def main() -> int:
     """Measure, print, write."""
     figures: dict[str, object] = {"python": platform.python_version()}
-    figures |= uvloop.run(throughput())
+    figures |= uvloop.run(throughput([packet(PACKET_BYTES)] * WINDOW))
     figures |= uvloop.run(idle())
     text = json.dumps(figures, indent=1)
     OUTPUT.parent.mkdir(exist_ok=True)

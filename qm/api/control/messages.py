@@ -134,6 +134,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
                     packet,
                     found.lookup_identifier,
                     found.arrival_time,
+                    found.flags,
                     with_body=view != data_pb2.PROPERTIES_WITHOUT_BODY,
                 )
             )

@@ -8,6 +8,7 @@ from qm.api.control.cluster import ClusterControl
 from qm.api.control.console import ConsoleControl
 from qm.api.control.definitions import DefinitionControl
 from qm.api.control.directory import DirectoryControl
+from qm.api.control.manager_keys import KeyControl
 from qm.api.control.messages import MessageControl
 from qm.api.control.node import NodeControl
 from qm.api.control.outgoing import OutgoingControl
@@ -41,6 +42,7 @@ class Control:
         self._queues = QueueControl(cluster, decider)
         self._outgoing = OutgoingControl(cluster, operations, decider)
         self._peers = PeerControl(cluster, decider)
+        self._keys = KeyControl(cluster, operations, decider)
         self._directory = DirectoryControl(cluster, decider)
         self._certificates = CertificateControl(cluster, decider)
         self._messages = MessageControl(cluster, data.bodies, returning)
@@ -55,6 +57,7 @@ class Control:
         stubs.add_QueueControlServicer_to_server(self._queues, server)
         stubs.add_OutgoingControlServicer_to_server(self._outgoing, server)
         stubs.add_PeerControlServicer_to_server(self._peers, server)
+        stubs.add_KeyControlServicer_to_server(self._keys, server)
         stubs.add_DirectoryControlServicer_to_server(self._directory, server)
         stubs.add_CertificateControlServicer_to_server(self._certificates, server)
         stubs.add_MessageControlServicer_to_server(self._messages, server)

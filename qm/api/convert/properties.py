@@ -3,7 +3,7 @@
 from typing import Final
 
 from qm.model.messages.message import DeliveryGuarantee, Message
-from qm.model.messages.packets import deserialize_message_from_buffer
+from qm.model.messages.packets import deserialize_message_from_buffer, verified_level
 from qm.model.values.records import GUID_NULL
 from qm.pb import data_pb2
 from qm.wire.errors import ProtocolError
@@ -21,14 +21,15 @@ _DELIVERIES: Final = {
 
 
 def properties_of(
-    packet: bytes, lookup_identifier: int, arrived_time_s: int, *, with_body: bool
+    packet: bytes, lookup_identifier: int, arrived_time_s: int, flags: int, *, with_body: bool
 ) -> data_pb2.Properties:
-    """Return the attributes of a packet that is in a queue.
+    """Return the attributes of a packet that is in a queue; `flags`: PositionFlag of its place.
 
     A packet that apply accepted but that cannot be read has only its place.
     """
+    level = verified_level(packet, flags)
     try:
-        message = deserialize_message_from_buffer(packet)
+        message = deserialize_message_from_buffer(packet, authentication_level=level)
     except ProtocolError:
         return data_pb2.Properties(
             lookup_identifier=lookup_identifier, arrived_time_s=arrived_time_s

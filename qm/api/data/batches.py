@@ -26,7 +26,10 @@ BATCH_MAX_BYTES: Final = 1 << 20
 """Bytes of packets in one answer, softly: a single message may exceed it. Twice that, if a view
 shows bodies twice, is well below the 4 MiB default limit of gRPC's clients."""
 SHOWN_FLAGS: Final = int(
-    PositionFlag.RECOVERABLE | PositionFlag.TRANSACTIONAL | PositionFlag.WAS_ENCRYPTED
+    PositionFlag.RECOVERABLE
+    | PositionFlag.TRANSACTIONAL
+    | PositionFlag.WAS_ENCRYPTED
+    | PositionFlag.AUTHENTICATED
 )
 BODY_WAIT_S: Final = 10.0
 """Wait for this node to apply what the leader has applied."""
@@ -185,9 +188,15 @@ async def batch_of(bodies: Bodies, messages: MessageColumns, view: int) -> data_
     if view != data_pb2.PACKETS:
         with_body = view != data_pb2.PROPERTIES_WITHOUT_BODY
         places = zip(
-            pairwise(offsets), messages.lookup_identifiers, messages.arrival_times, strict=True
+            pairwise(offsets),
+            messages.lookup_identifiers,
+            messages.arrival_times,
+            messages.flags,
+            strict=True,
         )
-        for (begin, end), key, arrival_time in places:
-            packet = packets.block[begin:end]
-            batch.properties.append(properties_of(packet, key, arrival_time, with_body=with_body))
+        for (begin, end), key, arrival_time, flags in places:
+            properties = properties_of(
+                packets.block[begin:end], key, arrival_time, flags, with_body=with_body
+            )
+            batch.properties.append(properties)
     return batch

@@ -100,6 +100,15 @@ class Diagnostics(msgspec.Struct, frozen=True):
     open_files: int
 
 
+class NextKeys(msgspec.Struct, frozen=True):
+    """Fresh key pairs of the queue manager, as SetManagerKeys takes them."""
+
+    generation: int
+    sealed_private_keys: bytes
+    exchange_keys: bytes
+    signing_keys: bytes
+
+
 class NotOffered(Exception):
     """This node, as built or started, cannot do it; the text says why."""
 
@@ -155,6 +164,9 @@ class Operations(Protocol):
 
     async def diagnostics(self) -> Diagnostics:
         """Return what a support case needs from this node."""
+
+    async def next_keys(self) -> NextKeys:
+        """Return fresh key pairs of the queue manager. Raises NotOffered."""
 
     def backup(self) -> AsyncGenerator[BackupPart, None]:
         """Yield a consistent copy of this node's state. Raises NotOffered."""

@@ -64,6 +64,8 @@ RULES: Final[Mapping[str, Rule]] = {
     **_changes(f"{_CONTROL}.OutgoingControl", OPERATORS, "Pause", "Resume", "Resend"),
     **_reads(f"{_CONTROL}.PeerControl", OPERATORS, "ListPeers", "GetPeer"),
     **_changes(f"{_CONTROL}.PeerControl", ADMINS, "ForgetPeer"),
+    **_reads(f"{_CONTROL}.KeyControl", CLIENTS, "GetKeys"),
+    **_changes(f"{_CONTROL}.KeyControl", ADMINS, "ReplaceKeys"),
     **_reads(f"{_CONTROL}.DirectoryControl", OPERATORS, "ListObjects"),
     **_reads(f"{_CONTROL}.DirectoryControl", CLIENTS, "GetQueuePath"),
     **_changes(f"{_CONTROL}.DirectoryControl", ADMINS, "PutObject", "DeleteObject"),

@@ -7,11 +7,15 @@ import click
 
 from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.output import attribute_shown, output_option, show_one
+from qm.cli.queues.manager_keys import keys
 
 
 @click.group()
 def manager() -> None:
     """Show the queue manager and change its settings."""
+
+
+manager.add_command(keys)
 
 
 @manager.command()

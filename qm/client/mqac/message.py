@@ -418,7 +418,7 @@ class MSMQMessage:
         if wants_body:
             self._body = (message.body, message.body_type)
         self._take_transaction(wire)
-        self._take_security(wire)
+        self._take_security(message, wire)
         return self
 
     def _take_transaction(self, wire: UserMessage) -> None:
@@ -429,7 +429,7 @@ class MSMQMessage:
             number = transaction.transaction_id.to_bytes(4, "little")
             values["TransactionId"] = header.source_queue_manager + number
 
-    def _take_security(self, wire: UserMessage) -> None:
+    def _take_security(self, message: ReceivedMessage, wire: UserMessage) -> None:
         security, values = wire.security, self._values
         if security is None or security.sender_id_type != SENDER_ID_SID:
             values["SenderIdType"] = MQMSGSENDERIDTYPE.MQMSG_SENDERID_TYPE_NONE
@@ -437,6 +437,7 @@ class MSMQMessage:
             values["SenderId"] = security.security_id
             values["SenderCertificate"] = security.sender_cert
             values["Signature"] = security.signature
+            values["ReceivedAuthenticationLevel"] = message.authentication_level
 
     def _several(self, names: list[str]) -> MSMQDestination | None:
         if not names:

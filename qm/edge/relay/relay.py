@@ -6,6 +6,7 @@ again on the next one; apply recognizes what was applied already (DESIGN section
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
@@ -18,7 +19,9 @@ from qm.edge.limits import HELD_MAX_BYTES, LATE_MAX_COUNT, RELAY_RETRY_S
 from qm.edge.relay.batch_outcome import settle
 from qm.edge.relay.pipeline import Pipeline
 from qm.edge.relay.session_intake import Inspector, SessionIntake
+from qm.edge.security.verification import Verification
 from qm.model.values.effects import Outcome
+from qm.model.values.limits import VERSION_OF_MESSAGE_SECURITY
 from qm.wire.guid import Guid
 
 _INTAKE_NUMBERS: Final = count(1)
@@ -34,6 +37,7 @@ class Relay:
         metrics: EdgeMetrics,
         loop: asyncio.AbstractEventLoop,
         on_change: Callable[[], None],
+        verification: Verification,
     ) -> None:
         """`on_change` is called whenever `is_connected` has changed."""
         self._cluster = cluster
@@ -41,6 +45,9 @@ class Relay:
         self._loop = loop
         self._on_change = on_change
         self._pipeline = Pipeline()
+        self._verification = verification
+        self._is_verifying = False
+        self._held_back_bytes = 0
         self.inspector: Final = Inspector()
         self.queue_manager: Guid | None = None
         """Our own GUID, None before the cluster's birth."""
@@ -84,18 +91,43 @@ class Relay:
         if intake.is_announced and self._stream is not None:
             self._stream.session_closed(intake.number)
 
+    @property
+    def verification(self) -> Verification | None:
+        """What examines messages, once the cluster's version knows what comes of it."""
+        if not self._is_verifying:
+            with contextlib.suppress(Unavailable):
+                version = self._cluster.view.counters().apply_version
+                self._is_verifying = version >= VERSION_OF_MESSAGE_SECURITY
+        return self._verification if self._is_verifying else None
+
+    def on_restored(self) -> None:
+        """The state was replaced: its version may be another one."""
+        self._is_verifying = False
+
+    def hold_back(self, size_bytes: int) -> None:
+        """Count bytes of packets that wait to be added; negative: that do not any more."""
+        self._held_back_bytes += size_bytes
+        if size_bytes > 0:
+            self._idle.clear()
+            self._hold_if_full()
+        elif not self._held_back_bytes:
+            self._after_release()
+
     def add(self, item: Item) -> None:
         """Add an item after all others. Items of one iteration of the event loop leave together."""
         self._pipeline.add(item, self._loop.time())
         self._idle.clear()
         self._schedule_pump()
-        if not self._is_holding and self._pipeline.held_bytes > HELD_MAX_BYTES:
+        self._hold_if_full()
+
+    def _hold_if_full(self) -> None:
+        if not self._is_holding and self.held_bytes > HELD_MAX_BYTES:
             self._hold(True)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of packets without an outcome."""
-        return self._pipeline.held_bytes
+        """Bytes of packets without an outcome, those that are being examined included."""
+        return self._pipeline.held_bytes + self._held_back_bytes
 
     # Batches and outcomes ------------------------------------------------------------------
 
@@ -133,18 +165,18 @@ class Relay:
         self._metrics.answered(self._loop.time() - batch.arrived_at, batch, outcome)
 
     def _after_release(self) -> None:
-        is_low = self._pipeline.held_bytes <= HELD_MAX_BYTES // 2
+        is_low = self.held_bytes <= HELD_MAX_BYTES // 2
         if self._is_holding and is_low and not self._is_ending:
             self._hold(False)
-        if self._pipeline.is_empty:
-            self._idle.set()
-        else:
+        if not self._pipeline.is_empty:
             self._schedule_pump()
+        elif not self._held_back_bytes:
+            self._idle.set()
 
     def _hold(self, is_held: bool) -> None:
         self._is_holding = is_held
         if is_held and not self._is_ending:
-            self._metrics.holds(self._pipeline.held_bytes)
+            self._metrics.holds(self.held_bytes)
         for intake in list(self._intakes.values()):
             intake.owner.hold(is_held)
 

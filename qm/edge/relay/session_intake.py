@@ -5,6 +5,7 @@ events of `qm.session` and is told when positions are durable. Nothing else of a
 here.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -13,13 +14,15 @@ from zlib_ng.zlib_ng import crc32
 from qm.cluster.relay import SessionFacts
 from qm.edge.batches import FinalAckItem, IntakeOwner, Item, OrderAckItem, PacketRun
 from qm.edge.facts import MessageFacts
-from qm.model.values.commands import Facts
+from qm.edge.security.verification import Chunk, Secured, Verification
 from qm.session import CloseReason, FinalAckArrived, OrderAckArrived, PacketsArrived
 from qm.wire.errors import ProtocolError
 from qm.wire.guid import Guid
 from qm.wire.packets.soundness import PacketJudge
 
 Arrival = PacketsArrived | OrderAckArrived | FinalAckArrived
+_ARRIVAL_BYTES: Final = 64
+"""Approximate memory that an arrival without packets holds."""
 
 
 class IntakeRelay(Protocol):
@@ -30,8 +33,15 @@ class IntakeRelay(Protocol):
         """Inspects packets for all sessions."""
 
     @property
+    def verification(self) -> Verification | None:
+        """Examines messages; None while the cluster's version is too old for what comes of it."""
+
+    @property
     def queue_manager(self) -> Guid | None:
         """Our own GUID, None before the cluster's birth."""
+
+    def hold_back(self, size_bytes: int) -> None:
+        """Count bytes that wait to be added; negative: that do not any more."""
 
     def add(self, item: Item) -> None:
         """Add an item after all others."""
@@ -49,7 +59,10 @@ class SessionIntake:
     """One session's arrivals; made by `Relay.open_intake`."""
 
     __slots__ = (
+        "_behind",
         "_durable",
+        "_error",
+        "_held_back_bytes",
         "_is_broken",
         "_open_acks",
         "_relay",
@@ -87,6 +100,10 @@ class SessionIntake:
         """Highest log index by which this intake committed anything."""
         self._durable = 0
         self._is_broken = False
+        # What arrived behind packets that are being examined, in order; None while there are none.
+        self._behind: deque[Arrival] | None = None
+        self._error: ProtocolError | None = None
+        self._held_back_bytes = 0
         # Positions of OrderAcks that have settled only a part of their sequence; nothing is
         # committed from the first of them on.
         self._open_acks: set[int] = set()
@@ -106,6 +123,13 @@ class SessionIntake:
         """
         if self._is_broken or not self.is_open:
             return
+        if self._behind is not None:
+            self._behind.append(event)
+            self._hold_back(_size_bytes(event))
+            return
+        self._take(event)
+
+    def _take(self, event: Arrival) -> None:
         match event:
             case PacketsArrived():
                 self._take_packets(event)
@@ -119,12 +143,59 @@ class SessionIntake:
                 self._take_final_ack(event)
 
     def _take_packets(self, event: PacketsArrived) -> None:
-        run, error = self._relay.inspector.inspect(self, event)
-        if run.count:
-            self._relay.add(run)
+        checksums, secured, error = self._relay.inspector.inspect(event)
+        count = len(checksums)
+        offsets = event.offsets if error is None else event.offsets[: count + 1]
+        verification = self._relay.verification if secured else None
+        if verification is not None:
+            self._error = error
+            self._behind = deque()
+            self._hold_back(_size_bytes(event))
+            chunk = Chunk(self, event.first_position, event.block, offsets, checksums, secured)
+            runs = verification.begin(chunk, self)
+            if runs is not None:
+                self.examined(runs)
+            return
+        if count:
+            last, facts = event.first_position + count - 1, self.facts.of_all(secured)
+            self._relay.add(PacketRun(self, last, event.block, offsets, checksums, facts))
         if error is not None:
-            self._is_broken = True
-            self.owner.close(CloseReason.MALFORMED_PACKET, str(error))
+            self._break(error)
+
+    def _break(self, error: ProtocolError) -> None:
+        self._is_broken = True
+        self.owner.close(CloseReason.MALFORMED_PACKET, str(error))
+
+    def _hold_back(self, size_bytes: int) -> None:
+        self._held_back_bytes += size_bytes
+        self._relay.hold_back(size_bytes)
+
+    def examined(self, runs: Sequence[PacketRun]) -> None:
+        """Packets were examined: relay them, and what waited behind them."""
+        if not self.is_open:
+            return
+        behind, self._behind = self._behind, None
+        for run in runs:
+            self._relay.add(run)
+        error, self._error = self._error, None
+        if error is not None:
+            self._hold_back(-self._held_back_bytes)
+            self._break(error)
+            return
+        self._go_on(behind or deque())
+
+    def _go_on(self, behind: deque[Arrival]) -> None:
+        """Take in what waited, up to the next packets that are being examined."""
+        waiting_bytes = sum(map(_size_bytes, behind))
+        self._hold_back(waiting_bytes - self._held_back_bytes)
+        while behind and not self._is_broken:
+            event = behind.popleft()
+            self._hold_back(-_size_bytes(event))
+            self._take(event)
+            if self._behind is not None:
+                self._behind.extend(behind)
+                return
+        self._hold_back(-self._held_back_bytes)
 
     def _take_final_ack(self, event: FinalAckArrived) -> None:
         ack = event.final_ack
@@ -158,40 +229,42 @@ class SessionIntake:
     def close(self, tokens: Sequence[int]) -> None:
         """The session is gone, with the late packets that the peer did not acknowledge.
 
-        What arrived on it before is still relayed.
+        What arrived on it before is still relayed, except what is being examined and what arrived
+        behind that: its peer sends it again.
         """
         if self.is_open:
             self.is_open = False
+            self._behind = None
+            self._hold_back(-self._held_back_bytes)
             self._relay.forget(self, tokens)
 
 
+def _size_bytes(event: Arrival) -> int:
+    return len(event.block) if isinstance(event, PacketsArrived) else _ARRIVAL_BYTES
+
+
 class Inspector:
-    """Checks packets before they may enter the log: whether they are sound, and their facts."""
+    """Checks packets before they may enter the log, and finds those with a SecurityHeader."""
 
     def __init__(self) -> None:
         self._judge = PacketJudge()
 
-    def inspect(
-        self, intake: SessionIntake, event: PacketsArrived
-    ) -> tuple[PacketRun, ProtocolError | None]:
-        """Return the sound packets at the start of a run, and the error in the one after them."""
+    def inspect(self, event: PacketsArrived) -> tuple[list[int], Secured, ProtocolError | None]:
+        """Return the checksums of the sound packets at the start of a run, those of them that have
+        a SecurityHeader, and the error in the packet after them.
+        """
         block, offsets = event.block, event.offsets
         judge = self._judge.judge
         checksums: list[int] = []
-        other_facts: dict[int, Facts] = {}
-        error = None
+        secured: Secured = {}
         start = 0
         try:
             for stop in offsets[1:]:
                 message = judge(block, start, stop)
                 if message is not None and message.security is not None:
-                    facts = intake.facts.of(message)
-                    if facts is not intake.facts.plain:
-                        other_facts[len(checksums)] = facts
+                    secured[len(checksums)] = message
                 checksums.append(crc32(block[start:stop]))
                 start = stop
         except ProtocolError as found:
-            error = found
-            offsets = offsets[: len(checksums) + 1]
-        last_position = event.first_position + len(checksums) - 1
-        return PacketRun(intake, last_position, block, offsets, checksums, other_facts), error
+            return checksums, secured, found
+        return checksums, secured, None

@@ -16,12 +16,12 @@ from qm.model.arrivals.duplicates import Duplicates
 from qm.model.arrivals.fast_arrivals import PlainRun
 from qm.model.arrivals.incoming_streams import Stream
 from qm.model.arrivals.lanes import Lane, Lanes, Speaker
+from qm.model.arrivals.message_security import MessageSecurity
 from qm.model.messages.acknowledgements import Acknowledgements
 from qm.model.messages.endings import Endings
 from qm.model.messages.enqueue import Enqueue, EnqueueStatus
 from qm.model.messages.reports import Reports
 from qm.model.state.bindings import Bindings
-from qm.model.state.granting import is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.registry import Registry
 from qm.model.values.columns import IntArray
@@ -38,7 +38,6 @@ from qm.model.values.limits import (
     VERSION_OF_REFUSALS,
 )
 from qm.model.values.rows import PositionFlag
-from qm.wire.access_mask import QueueAccess
 from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
 from qm.wire.headers.security_header import FLAG_EB
 from qm.wire.headers.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_RC, FLAG_SH, FLAG_TH
@@ -70,6 +69,7 @@ class Arrivals:
         registry: Registry,
         duplicates: Duplicates,
         bindings: Bindings,
+        security: MessageSecurity,
         enqueue: Enqueue,
         endings: Endings,
         acknowledgements: Acknowledgements,
@@ -79,6 +79,7 @@ class Arrivals:
         self._registry = registry
         self.duplicates = duplicates
         self._bindings = bindings
+        self._security = security
         self._enqueue = enqueue
         self._endings = endings
         self._acknowledgements = acknowledgements
@@ -301,29 +302,20 @@ class Arrivals:
 
     def _policy(self, queue: QueueInHand, facts: Facts, is_transactional: bool) -> tuple[int, int]:
         """Return a queue's verdicts on all messages of a sender: ACCEPTED or a refusal's class."""
-        signature, access = _signature(queue, facts), _access(queue, facts)
+        security = self._security
+        signature, access = security.signature(queue, facts), security.access(queue, facts)
         kind = _kind(queue, is_transactional)
         if self._ledger.behaviour >= VERSION_OF_JUDGEMENT:
             return _home(queue) or kind or signature, access
         return _home(queue) or signature or access or kind, _ACCEPTED
 
     def _privacy(self, arrival: Arrival, queue: QueueInHand) -> int:
-        """Return whether the queue accepts a body protected like this (3.1.1.2 PrivacyLevel)."""
+        """Return whether the queue accepts a body protected like this."""
         if not arrival.user_flags & FLAG_SH:
             is_demanded = queue.record.privacy_level is QueuePrivacyLevel.BODY
             return MessageClass.NACK_BAD_ENCRYPTION if is_demanded else _ACCEPTED
-        facts = arrival.facts
-        # The edge decrypts what it can and reports it; EB still set means that it could not, also
-        # because the header's PrivacyLevel is undefined (MQ-A38).
-        is_sealed = arrival.security_flags() & FLAG_EB and not facts.was_encrypted
-        if is_sealed or facts.decryption_failed:
-            return MessageClass.NACK_BAD_ENCRYPTION
-        level = queue.record.privacy_level
-        if facts.was_encrypted and level is QueuePrivacyLevel.NONE:
-            return MessageClass.NACK_BAD_ENCRYPTION
-        if not facts.was_encrypted and level is QueuePrivacyLevel.BODY:
-            return MessageClass.NACK_BAD_ENCRYPTION
-        return _ACCEPTED
+        is_encrypted = bool(arrival.security_flags() & FLAG_EB)
+        return self._security.privacy(queue, arrival.facts, is_encrypted=is_encrypted)
 
     def _accept(self, arrival: Arrival, queue: QueueInHand, is_transactional: bool) -> None:
         flags = PositionFlag.RECOVERABLE if arrival.user_flags & FLAG_DM else 0
@@ -331,8 +323,11 @@ class Arrivals:
             flags |= PositionFlag.NEGATIVE_JOURNALING
         if arrival.user_flags & FLAG_JP:
             flags |= PositionFlag.POSITIVE_JOURNALING
-        if arrival.facts.was_encrypted:
+        facts = arrival.facts
+        if facts.was_encrypted:
             flags |= PositionFlag.WAS_ENCRYPTED
+        if facts.signature_version and self._security.is_authenticated(facts):
+            flags |= PositionFlag.AUTHENTICATED
         acknowledgements = arrival.acknowledge_flags()
         obligation = None
         if is_transactional:
@@ -417,14 +412,3 @@ def _kind(queue: QueueInHand, is_transactional: bool) -> int:
     if queue.record.transactional and not is_transactional:
         return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
     return _ACCEPTED
-
-
-def _signature(queue: QueueInHand, facts: Facts) -> int:
-    is_bad = facts.signature in (SignatureFact.INVALID, SignatureFact.UNVERIFIED)
-    is_missing = queue.record.authentication and facts.signature is not SignatureFact.VALID
-    return MessageClass.NACK_BAD_SIGNATURE if is_bad or is_missing else _ACCEPTED
-
-
-def _access(queue: QueueInHand, facts: Facts) -> int:
-    is_granted = is_granted_on_queue(queue, facts.sender_sids, QueueAccess.WRITE_MESSAGE)
-    return _ACCEPTED if is_granted else MessageClass.NACK_ACCESS_DENIED

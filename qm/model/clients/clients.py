@@ -58,6 +58,13 @@ CLIENT_FENCED: Final = 0xE00E_0001
 INSTANCE_MAX_BYTES: Final = 64
 ADDRESS_MAX_CHARS: Final = 64
 _HOLDER: Final = b"\x03"
+_KEPT_FLAGS: Final = (
+    PositionFlag.RECOVERABLE
+    | PositionFlag.TRANSACTIONAL
+    | PositionFlag.WAS_ENCRYPTED
+    | PositionFlag.AUTHENTICATED
+)
+"""Flags that an undelivered result keeps as a dead letter."""
 CLIENT_ID_MAX_BYTES: Final = 128
 CLIENTS_IN_HAND_MAX: Final = 4_096
 """Decoded records kept between runs of entries."""
@@ -522,7 +529,6 @@ class Clients:
             queue_id = manager.system_transactional_deadletter_queue
         queue = self._ledger.queue(queue_id)
         assert queue is not None, "a queue manager without dead-letter queues"
-        flags = PositionFlag.RECOVERABLE | PositionFlag.TRANSACTIONAL | PositionFlag.WAS_ENCRYPTED
         message = NewMessage(
             result.body_index,
             result.body_offset,
@@ -530,7 +536,7 @@ class Clients:
             result.body_ordinal,
             result.body_crc32,
             7 - (result.lookup_identifier >> 56),
-            result.flags & flags | PositionFlag.SYSTEM,
+            result.flags & _KEPT_FLAGS | PositionFlag.SYSTEM,
             result.source_queue_manager,
             result.message_ordinal,
             0,

@@ -30,6 +30,7 @@ _KEPT_FLAGS: Final = (
     PositionFlag.RECOVERABLE
     | PositionFlag.TRANSACTIONAL
     | PositionFlag.WAS_ENCRYPTED
+    | PositionFlag.AUTHENTICATED
     | PositionFlag.FROM_THIS_MANAGER
     | PositionFlag.FIRST_IN_TRANSACTION
     | PositionFlag.LAST_IN_TRANSACTION

@@ -22,6 +22,7 @@ from qm.model.messages.message import (
 )
 from qm.model.state.addressing import format_name_of, text_of_guid_name
 from qm.model.values.records import GUID_NULL
+from qm.model.values.rows import PositionFlag
 from qm.names.format_name import (
     DIRECT_PREFIX,
     DistributionListName,
@@ -49,6 +50,7 @@ from qm.wire.headers.security_header import (
 from qm.wire.headers.soap_header import SoapHeader
 from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.peek import peek_signature_version
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import ObjectId, TxSequenceId, parse_object_id, write_object_id
 from qm.wire.structures.queue_name import (
@@ -114,6 +116,14 @@ def deserialize_message_from_buffer(
         connector_type_identifier=header.connector_type or GUID_NULL,
     )
     return _with_optional_headers(message, packet, authentication_level)
+
+
+def verified_level(packet: bytes | memoryview, flags: int) -> int:
+    """Return `authentication_level` for a stored packet: AS, which counts only if apply said so.
+
+    `flags`: PositionFlag of its position.
+    """
+    return peek_signature_version(packet) if flags & PositionFlag.AUTHENTICATED else 0
 
 
 def _with_optional_headers(message: Message, packet: UserMessage, level: int) -> Message:

@@ -16,6 +16,7 @@ from qm.model.queries.administrative import (
     list_clients,
     list_opens,
     list_outbox,
+    manager_keys,
     member_addresses,
     purging_queue_ids,
     queue_manager,
@@ -51,6 +52,7 @@ from qm.model.queries.peers import (
     list_address_uses,
     list_peers,
     peer_sequences,
+    security_policy,
 )
 from qm.model.queries.queues import (
     QueueInfo,
@@ -124,6 +126,7 @@ __all__ = [
     "list_peers",
     "list_queues",
     "list_transactions",
+    "manager_keys",
     "member_addresses",
     "outgoing_messages",
     "outgoing_queue",
@@ -136,5 +139,6 @@ __all__ = [
     "queue_statistics",
     "read_directory",
     "returns_of",
+    "security_policy",
     "transaction_operations",
 ]

@@ -7,6 +7,7 @@ import msgspec
 from qm.model.clients.clients import client_key, holder_key
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.management.directory import DirectoryObject, Filter
+from qm.model.management.manager_keys import META_KEYS
 from qm.model.management.members import META_MEMBER, META_MEMBER_END
 from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.state.tables import Table
@@ -16,6 +17,7 @@ from qm.model.values.records import (
     Client,
     ClientHolder,
     Counters,
+    ManagerKeys,
     MemberAddress,
     OpenQueueRow,
     OutboxRow,
@@ -80,6 +82,11 @@ class OutboxItem(msgspec.Struct, frozen=True):
     queue_manager: bytes
     address: str
     payload: bytes
+
+
+def manager_keys(view: View) -> ManagerKeys:
+    """Return which generation of the queue manager's key pairs is in use."""
+    return view.ledger.record(Table.META, META_KEYS, ManagerKeys) or ManagerKeys()
 
 
 def queue_manager(view: View) -> QueueManagerInfo | None:

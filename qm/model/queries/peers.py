@@ -5,6 +5,7 @@ from ipaddress import ip_network
 import msgspec
 
 from qm.model.arrivals.duplicates import ADDRESS_PREFIX, SOURCE_ADDRESS, SOURCE_PREFIX
+from qm.model.arrivals.message_security import META_SECURITY
 from qm.model.queries.incoming import IncomingSequence, sequences_of
 from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.state.bindings import BINDING, META_BINDINGS, Bindings
@@ -17,6 +18,7 @@ from qm.model.values.records import (
     Binding,
     BindingPolicy,
     FinalClaim,
+    SecurityPolicy,
     Source,
     decode,
 )
@@ -83,6 +85,11 @@ def claims_that_hold(view: View, above: int) -> tuple[list[tuple[int, FinalClaim
         if bindings.may_answer(peers_of(state, claim.queue_id), claim.queue_manager, claim.address)
     ]
     return hold, claims[-1][0] if len(claims) == SETTLED_PER_COMMAND_MAX else 0
+
+
+def security_policy(view: View) -> SecurityPolicy | None:
+    """Return what signatures, claims and ciphers are worth, None if no leader has said so yet."""
+    return view.ledger.record(Table.META, META_SECURITY, SecurityPolicy)
 
 
 def list_peers(

@@ -25,6 +25,15 @@ VERSION_OF_QUEUE_RIGHTS: Final = 5
 VERSION_OF_USER_FORMS: Final = 5
 """Apply version from which on a user's identifier is a SID and its certificates an MQUSERSIGNCERTS
 ([MS-MQDMPR] 3.1.1.15)."""
+VERSION_OF_MESSAGE_SECURITY: Final = 6
+"""Apply version from which on edges verify and decrypt, and what they find is judged by the
+replicated policy; below it a signature is unverified and an encrypted body stays so."""
+VERSION_OF_MANAGER_KEYS: Final = 6
+"""Apply version from which on the queue manager's key pairs have generations."""
+KEY_GENERATIONS_MAX: Final = 3
+"""Generations of key pairs that are accepted at a time, the present one included."""
+PUBLIC_KEY_LIST_MAX_BYTES: Final = 16_384
+SEALED_KEYS_MAX_BYTES: Final = 65_536
 VERSION_OF_OPEN_STATUS: Final = 5
 """Apply version from which on a queue of another queue manager is not found by who wants to read it
 ([MS-MQDMPR] 3.1.7.1.5)."""

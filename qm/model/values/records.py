@@ -24,6 +24,7 @@ from qm.model.values.elements import (
     QueueType,
     TransactionState,
 )
+from qm.wire.enums import HashAlgorithm
 
 GUID_NULL = bytes(16)
 QUOTA_UNLIMITED_KB = 0xFFFF_FFFF
@@ -334,6 +335,35 @@ class BindingPolicy(Record):
     """Networks, of proxies for example, whose addresses count as one."""
     pins: tuple[str, ...]
     """Each a GUID and a network from which it may speak, with a space between them."""
+
+
+class ManagerKeys(Record):
+    """Which generation of the queue manager's key pairs is in use; META `keys`."""
+
+    generation: int = 1
+    """The first one is that of the birth."""
+    since_ms: int = 0
+    """Cluster time; 0: since the birth."""
+    replaced: tuple[tuple[int, int], ...] = ()
+    """Older generations that are still accepted, the newest first: number, and until when."""
+
+
+class SecurityPolicy(Record):
+    """What signatures, claims and ciphers are worth; META `security`, from the leaders'
+    configuration.
+    """
+
+    trusts_sender_id: bool = False
+    """Whether the SID that an unsigned message names counts in access checks."""
+    hash_algorithms: tuple[int, ...] = (HashAlgorithm.SHA256, HashAlgorithm.SHA512)
+    """Hashes of signatures that count; any other fails ([MS-MQQB] 6, note 1)."""
+    accepts_strangers: bool = False
+    """Whether a signature by a certificate that nobody registered authenticates a message
+    (QB-A55)."""
+    refuses_reduced_keys: bool = False
+    """[MS-MQQB] 3.1.1.3 RejectEnhancedRC2Using40BitKeys."""
+    accepts_expired: bool = False
+    """Whether certificates count before and after their time, as the text has it (QB-A56)."""
 
 
 class HistoryBucket(Record):

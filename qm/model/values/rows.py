@@ -209,6 +209,9 @@ class PositionFlag(IntFlag):
     """FirstInTransaction, known when its transaction is prepared or commits."""
     LAST_IN_TRANSACTION = 0x4000
     """LastInTransaction, likewise."""
+    AUTHENTICATED = 0x8000
+    """Its signature counts: SecurityHeader.Flags.AS is what the edge verified. Without this flag AS
+    is what the sender wrote, which proves nothing."""
 
 
 class Position(msgspec.Struct, gc=False):

@@ -76,6 +76,18 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     binding_shared: tuple[str, ...] = ()
     """Networks whose addresses count as one for `binding`: where peers are seen at the addresses of
     proxies, of address translation or of a routing server, those."""
+    trust_sender_id: bool = False
+    """Whether the SID that an unsigned message names counts for access lists. Anyone can write any
+    SID there. The same on all nodes, as are the next four."""
+    signature_hashes: tuple[Literal["md5", "sha1", "sha256", "sha512"], ...] = ("sha256", "sha512")
+    """Hashes of signatures that count. Senders older than Windows 7 use SHA-1 or MD5."""
+    accept_unknown_certificates: bool = False
+    """Whether a signature authenticates a message that names no SID even if nobody registered its
+    certificate. Anyone can make such a certificate."""
+    accept_expired_certificates: bool = False
+    """Whether signatures count whose certificate is not valid yet, or not any more."""
+    reject_reduced_rc2: bool = False
+    """Whether bodies are refused that RC2 encrypted with 128-bit keys of which 40 are random."""
     window_size: Annotated[int, msgspec.Meta(ge=1, le=0x4000)] = 64
     """Messages that a peer may have in flight."""
     order_acks: Literal["prompt", "timer"] = "prompt"

@@ -21,6 +21,10 @@ from qm.node.leader.disk_failover import LOOK_EVERY_S as ROOM_EVERY_S
 from qm.node.leader.disk_failover import Yielding
 from qm.node.leader.final_claims import LOOK_EVERY_S as CLAIMS_EVERY_S
 from qm.node.leader.final_claims import FinalClaims
+from qm.node.leader.key_publication import LOOK_EVERY_S as PUBLICATION_EVERY_S
+from qm.node.leader.key_publication import KeyPublication
+from qm.node.leader.message_policy import LOOK_EVERY_S as POLICY_EVERY_S
+from qm.node.leader.message_policy import MessagePolicy
 from qm.node.leader.peer_bindings import LOOK_EVERY_S as BINDINGS_EVERY_S
 from qm.node.leader.peer_bindings import PeerBindings
 from qm.node.leader.periodic import Rounds
@@ -56,6 +60,8 @@ class Duties(ClusterListener):
         yielding: Yielding,
         bindings: PeerBindings,
         final_claims: FinalClaims,
+        policy: MessagePolicy,
+        publication: KeyPublication,
         scaled_away: ScaledAway | None,
         metrics: Metrics,
         die: Callable[[str], None] = end_process,
@@ -68,6 +74,8 @@ class Duties(ClusterListener):
         self._yielding = yielding
         self._bindings = bindings
         self._final_claims = final_claims
+        self._policy = policy
+        self._publication = publication
         self._scaled_away = scaled_away
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die)
         self._ticked_ms = 0
@@ -100,6 +108,8 @@ class Duties(ClusterListener):
         begin("apply version", VERSIONS_EVERY_S, self._versions.look)
         begin("bindings", BINDINGS_EVERY_S, self._bindings.look)
         begin("final claims", CLAIMS_EVERY_S, self._final_claims.look)
+        begin("message policy", POLICY_EVERY_S, self._policy.look)
+        begin("key publication", PUBLICATION_EVERY_S, self._publication.look)
         begin("room", ROOM_EVERY_S, self._yielding.look)
         if self._scaled_away is not None:
             self._scaled_away.begin()

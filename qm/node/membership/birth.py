@@ -8,20 +8,30 @@ import secrets
 import time
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from qm.api.convert.acl import manager_descriptor
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Provision, Request, SetQueueManager
 from qm.node.config.schema import BirthSection, StorageSection
-from qm.store.sealing import KEY_BYTES, key_from_command, key_from_file, seal
-from qm.wire.enums import ProviderType, PublicKeyAlgorithm
-from qm.wire.structures.public_key import MqdsPublicKey, PublicKeyBlob, write_mqds_public_keys
+from qm.security.key_ring import KeyPairs, KeyRing, RingError, read_key_ring, write_key_ring
+from qm.security.providers import Provider
+from qm.store.sealing import (
+    KEY_BYTES,
+    SealingError,
+    key_from_command,
+    key_from_file,
+    seal,
+    unseal,
+)
 
-RSA_BITS: Final = 2048
+RSA_BITS: Final = MappingProxyType(
+    {Provider.BASE: 1024, Provider.ENHANCED: 2048, Provider.ADVANCED: 2048}
+)
+"""QB-A60: as long as the provider of a sender can use; the text has 512, 1,024 and 1,024."""
 _PUBLIC_EXPONENT: Final = 65_537
 _MARK_BYTES: Final = 8
 """How many of a cluster id's 16 bytes come from `birth.cluster`. The others are random, so that a
@@ -32,11 +42,6 @@ PRIVATE_KEYS_LABEL: Final = b"queue manager keys"
 """What the seal is for (`qm.store.sealing.unseal`)."""
 SEALING_KEY_FILE: Final = "sealing.key"
 """File in the data folder, used if the configuration gives neither file nor command."""
-_PROVIDERS: Final = (
-    (ProviderType.RSA_FULL, "Microsoft Enhanced Cryptographic Provider v1.0"),
-    (ProviderType.RSA_AES, "Microsoft Enhanced RSA and AES Cryptographic Provider"),
-)
-"""Providers for which peers look up a key [MS-MQQB 3.1.7.2]."""
 
 
 def fresh_cluster(section: BirthSection) -> bytes:
@@ -90,19 +95,9 @@ def _write_new(path: Path, key: bytes) -> None:
 def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: bytes) -> Provision:
     """Return the command that makes a queue manager, with fresh identity and keys.
 
-    `key` seals the private keys. Slow, because it generates an RSA key.
+    `key` seals the private keys. Slow, because it generates RSA keys.
     """
-    private = rsa.generate_private_key(_PUBLIC_EXPONENT, RSA_BITS)
-    secret = private.private_bytes(
-        serialization.Encoding.DER,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    modulus = private.public_key().public_numbers().n.to_bytes(RSA_BITS // 8, "little")
-    blob = PublicKeyBlob(RSA_BITS, _PUBLIC_EXPONENT, modulus, PublicKeyAlgorithm.RSA_KEYX)
-    public = write_mqds_public_keys(
-        tuple(MqdsPublicKey(kind, name, blob) for kind, name in _PROVIDERS)
-    )
+    pairs = fresh_key_pairs()
     return Provision(
         queue_manager=secrets.token_bytes(16),
         computer_name=computer_name,
@@ -110,9 +105,34 @@ def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: 
         aliases=aliases,
         realm=bytes(16),
         tx_time_stamp=int(time.time()),
-        sealed_private_keys=seal(key, secrets.token_bytes(12), secret, PRIVATE_KEYS_LABEL),
-        public_keys=public,
+        sealed_private_keys=sealed(key, {1: pairs}),
+        public_keys=pairs.exchange_list(),
     )
+
+
+def fresh_key_pairs() -> KeyPairs:
+    """Return a new pair for each provider and purpose. Slow: about 0.2 s of CPU."""
+    exchange, signing = (
+        {
+            provider: rsa.generate_private_key(_PUBLIC_EXPONENT, bits)
+            for provider, bits in RSA_BITS.items()
+        }
+        for _ in range(2)
+    )
+    return KeyPairs(exchange, signing)
+
+
+def sealed(key: bytes, ring: KeyRing) -> bytes:
+    """Return a ring of private keys as the state holds it."""
+    return seal(key, secrets.token_bytes(12), write_key_ring(ring), PRIVATE_KEYS_LABEL)
+
+
+def unsealed(key: bytes, held: bytes) -> KeyRing:
+    """Return the ring in the state. Raises SealingError."""
+    try:
+        return read_key_ring(unseal(key, held, PRIVATE_KEYS_LABEL))
+    except RingError as error:
+        raise SealingError(str(error)) from error
 
 
 def protection() -> SetQueueManager:

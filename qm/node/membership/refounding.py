@@ -20,14 +20,14 @@ from qm.model.queries import View, count_numbered, queue_manager
 from qm.model.values.commands import AssignTransfer, Command, RenumberStep, Stamp, StateRestored
 from qm.model.values.limits import SETTLED_PER_COMMAND_MAX
 from qm.node.config.schema import NodeConfig
-from qm.node.membership.birth import PRIVATE_KEYS_LABEL, fresh_cluster, sealing_key
+from qm.node.membership.birth import fresh_cluster, sealing_key, unsealed
 from qm.node.replica.replicated_store import GROUP, RAFT_FOLDER, STORE_FOLDER, ReplicatedConfig
 from qm.store.backup import Progress, check_files, read_signed, unpack_backup
 from qm.store.codec import decode_entry, encode_command, encode_stamp
 from qm.store.database import DatabaseError
 from qm.store.generation import STATE_FOLDER, current_generation, folder, sync_folder
 from qm.store.rocks import RocksState, open_database
-from qm.store.sealing import SealingError, unseal
+from qm.store.sealing import SealingError
 from qm.store.signing import Signer
 from raft.batch import BatchBuilder
 from raft.founding import LOG_DIRECTORY
@@ -144,7 +144,7 @@ def _check_manager(config: NodeConfig, state: RocksState) -> tuple[str, tuple[st
         warning = f"the node will not open the queue manager's private keys: {error}"
         return attributes.computer_name, (warning,)
     try:
-        unseal(key, attributes.sealed_private_keys, PRIVATE_KEYS_LABEL)
+        unsealed(key, attributes.sealed_private_keys)
     except SealingError as error:
         raise RefoundingRefused(str(error)) from error
     return attributes.computer_name, ()

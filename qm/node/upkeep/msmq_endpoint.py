@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from qm.cluster.cluster import Cluster
+from qm.cluster.directory import ClusterDirectory
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.edge.outgoing.link.destination_rules import rules_of
@@ -13,6 +14,7 @@ from qm.edge.tcp.listeners import bind
 from qm.node.config.addresses import peer_hosts
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
+from qm.security.own_keys import OwnKeys
 from qm.session import SessionConfig, resend_timer_table
 
 DRAIN_MAX_S: Final = 10.0
@@ -48,11 +50,13 @@ class MsmqEndpoint:
         config: NodeConfig,
         cluster: Cluster,
         metrics: Metrics,
+        keys: OwnKeys,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
         self._config = config
         self._cluster = cluster
         self._metrics = metrics
+        self._keys = keys
         self._bind = bind
         self._session = SessionConfig(window_size=config.msmq.window_size)
         self.edge: Edge | None = None
@@ -71,7 +75,14 @@ class MsmqEndpoint:
             sessions_per_queue_manager_max=msmq.sessions_per_queue_manager_max,
             session=self._session,
         )
-        edge = Edge(self._cluster, settings, self._metrics, self._bind)
+        edge = Edge(
+            self._cluster,
+            settings,
+            self._metrics,
+            self._bind,
+            directory=ClusterDirectory(self._cluster),
+            keys=self._keys,
+        )
         await edge.start()
         self.edge = edge
         self.outgoing = OutgoingManager(

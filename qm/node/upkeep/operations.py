@@ -13,10 +13,19 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from qm.api.gate.operations import BackupPart, Diagnostics, Health, Link, Operations, ScrubState
+from qm.api.gate.operations import (
+    BackupPart,
+    Diagnostics,
+    Health,
+    Link,
+    NextKeys,
+    Operations,
+    ScrubState,
+)
 from qm.cluster.cluster import Unavailable
 from qm.edge.outgoing import LinkReport
 from qm.model.values.elements import OutgoingQueueState
+from qm.node.membership.manager_keys import NodeKeys
 from qm.node.membership.status import VERSION
 from qm.node.relay.channels import Channels, Unreachable
 from qm.node.replica.replicated_store import ReplicatedStore
@@ -50,8 +59,10 @@ class NodeOperations(Operations):
         backups: Backups,
         diagnosis: Diagnosis,
         scrubber: Scrubber,
+        keys: NodeKeys,
         data: Path,
     ) -> None:
+        self._keys = keys
         self._msmq = msmq
         self._backups = backups
         self._diagnosis = diagnosis
@@ -168,6 +179,10 @@ class NodeOperations(Operations):
     @override
     async def diagnostics(self) -> Diagnostics:
         return await self._diagnosis.make()
+
+    @override
+    async def next_keys(self) -> NextKeys:
+        return await self._keys.next_keys()
 
     @override
     def backup(self) -> AsyncGenerator[BackupPart, None]:

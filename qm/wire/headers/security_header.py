@@ -20,6 +20,8 @@ FLAG_ST: Final = 0x000F
 FLAG_EB: Final = 0x0020
 FLAG_DE: Final = 0x0040
 FLAG_AI: Final = 0x0080
+FLAG_AS: Final = 0x0F00
+AS_SHIFT: Final = 8
 
 SENDER_ID_NONE: Final = 0
 SENDER_ID_SID: Final = 1
@@ -35,7 +37,8 @@ class SecurityHeader(msgspec.Struct, frozen=True, gc=False):
     """At least one item has bytes.
 
     Only the sizes tell what is present (MQ-A8, MQ-A34). AU and AS are zero when sent; they, AI and
-    the unused bits are ignored when read.
+    the unused bits are ignored when read. In a packet whose signature was verified here, AS says
+    what it covers (`qm.wire.packets.peek.peek_signature_version`).
     """
 
     sender_id_type: int = SENDER_ID_NONE

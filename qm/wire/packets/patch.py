@@ -14,6 +14,7 @@ from qm.wire.headers.base_header import (
     FLAGS_OFFSET,
     PACKET_SIZE_OFFSET,
 )
+from qm.wire.headers.security_header import AS_SHIFT, FLAG_AS
 from qm.wire.headers.session_header import SessionHeader, write_session_header
 from qm.wire.headers.transaction_header import (
     FLAG_FM,
@@ -26,11 +27,12 @@ from qm.wire.headers.transaction_header import (
 )
 from qm.wire.headers.user_header import MESSAGE_ID_OFFSET, SENT_TIME_OFFSET
 from qm.wire.limits import TRANSACTION_ID_MAX
-from qm.wire.packets.peek import peek_head, transaction_header_offset
+from qm.wire.packets.peek import peek_head, security_header_offset, transaction_header_offset
 from qm.wire.structures.identifiers import TxSequenceId
 
 WritableBuffer = bytearray | memoryview
 
+_U16: Final = Struct("<H")
 _U32: Final = Struct("<I")
 _SENT_TIME: Final = BASE_HEADER_SIZE_BYTES + SENT_TIME_OFFSET
 _MESSAGE_ID: Final = BASE_HEADER_SIZE_BYTES + MESSAGE_ID_OFFSET
@@ -81,6 +83,13 @@ def patch_transaction(
     flags |= transaction_id << ID_SHIFT
     flags |= (FLAG_FM if is_first else 0) | (FLAG_LM if is_last else 0)
     _U32.pack_into(packet, at, flags)
+
+
+def patch_signature_version(packet: WritableBuffer, version: int) -> None:
+    """Set SecurityHeader.Flags.AS of the packet, which must have that header."""
+    at = security_header_offset(packet, 0, peek_head(packet, 0))
+    (flags,) = _U16.unpack_from(packet, at)
+    _U16.pack_into(packet, at, flags & ~FLAG_AS | version << AS_SHIFT)
 
 
 def attach_session_header(packet: bytearray, header: SessionHeader) -> None:

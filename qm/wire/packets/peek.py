@@ -13,7 +13,7 @@ from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import Guid
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR, FLAG_TR
 from qm.wire.headers.message_properties import PRIVACY_LEVEL, PRIVACY_LEVEL_OFFSET
-from qm.wire.headers.security_header import security_header_size
+from qm.wire.headers.security_header import AS_SHIFT, FLAG_AS, security_header_size
 from qm.wire.headers.transaction_header import SEQUENCE, SEQUENCE_OFFSET, transaction_header_size
 from qm.wire.headers.user_header import (
     AQ_SHIFT,
@@ -73,6 +73,7 @@ _SOURCE_OFFSET: Final = BASE_HEADER_SIZE_BYTES
 _DESTINATION_OFFSET: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
 _DIRECT_TEXT_OFFSET: Final = _DESTINATION_OFFSET + DIRECT_COUNT_SIZE_BYTES
 _PRIVATE_ID_SIZE_BYTES: Final = 4
+_U16: Final = Struct("<H")
 _TYPE_BYTES: Final = tuple(bytes([queue_type]) for queue_type in range(QUEUE_TYPE_MASK + 1))
 
 
@@ -155,6 +156,32 @@ def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int,
     at = transaction_header_offset(buffer, offset, head) + SEQUENCE_OFFSET
     fields: tuple[int, int, int] = SEQUENCE.unpack_from(buffer, at)
     return fields
+
+
+def security_header_offset(buffer: Buffer, offset: int, head: Head) -> int:
+    """Return the offset of a checked packet's SecurityHeader, as above.
+
+    Raises `ValueOutOfRange` when the packet has none.
+    """
+    flags = head.user_flags
+    if not flags & FLAG_SH:
+        raise ValueOutOfRange(
+            "UserHeader.Flags.SH", "MS-MQMQ 2.2.20.6", "the packet has no SecurityHeader"
+        )
+    position = user_header_end(buffer, offset, flags)
+    return position + (transaction_header_size(buffer, position) if flags & FLAG_TH else 0)
+
+
+def peek_signature_version(packet: Buffer) -> int:
+    """Return SecurityHeader.Flags.AS of a checked packet, 0 without the header.
+
+    It means something only in a packet that was verified here: senders may write anything.
+    """
+    head = peek_head(packet, 0)
+    if not head.user_flags & FLAG_SH:
+        return 0
+    (flags,) = _U16.unpack_from(packet, security_header_offset(packet, 0, head))
+    return int(flags & FLAG_AS) >> AS_SHIFT
 
 
 def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:

@@ -32,6 +32,7 @@ class Operator:
         self.queues: Any = control_pb2_grpc.QueueControlStub(channel)
         self.outgoing: Any = control_pb2_grpc.OutgoingControlStub(channel)
         self.peers: Any = control_pb2_grpc.PeerControlStub(channel)
+        self.keys: Any = control_pb2_grpc.KeyControlStub(channel)
         self.directory: Any = control_pb2_grpc.DirectoryControlStub(channel)
         self.certificate: Any = control_pb2_grpc.CertificateControlStub(channel)
         self.messages: Any = control_pb2_grpc.MessageControlStub(channel)
@@ -624,6 +625,31 @@ def test_peers_are_listed_shown_and_forgotten() -> None:
                 await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
             with refused(INVALID, field="queue_manager"):
                 await peers.ForgetPeer(pb.ForgetPeerRequest(queue_manager=b"short"))
+
+    run(scenario())
+
+
+def test_the_queue_manager_s_keys_are_shown_and_replaced() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            keys = Operator(channel).keys
+
+            async def published() -> pb.ManagerKeys:
+                found: pb.ManagerKeys = await keys.GetKeys(pb.GetKeysRequest())
+                return found
+
+            def has_signing_keys(found: pb.ManagerKeys) -> bool:
+                return any(one.is_for_signatures for one in found.keys)
+
+            before = await eventually(published, has_signing_keys)
+            assert (before.generation, len(before.keys), list(before.accepted)) == (1, 6, [])
+            after = await keys.ReplaceKeys(pb.ReplaceKeysRequest(accepted_s=3_600))
+            assert after.generation == 2
+            assert [one.generation for one in after.accepted] == [1]
+            assert not {one.blob for one in before.keys} & {one.blob for one in after.keys}
+            assert await keys.GetKeys(pb.GetKeysRequest()) == after
+            with refused(INVALID, field="accepted_s"):
+                await keys.ReplaceKeys(pb.ReplaceKeysRequest(accepted_s=367 * 24 * 3_600))
 
     run(scenario())
 

@@ -39,6 +39,8 @@ from qm.model.values.effects import Outcome
 from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.rows import POSITION_KEY, Position, unpack_position
 from qm.observe.metrics import Metrics
+from qm.security.directory import EMPTY_DIRECTORY, Directory
+from qm.security.own_keys import NO_KEYS, OwnKeys
 from qm.session import (
     Closed,
     CloseReason,
@@ -424,10 +426,17 @@ class World:
             close()
 
 
-def make_edge(consensus: Consensus, registry: CollectorRegistry, **settings: Any) -> Edge:
+def make_edge(
+    consensus: Consensus,
+    registry: CollectorRegistry,
+    directory: Directory = EMPTY_DIRECTORY,
+    keys: OwnKeys = NO_KEYS,
+    **settings: Any,
+) -> Edge:
     """Return the edge of node n1, on its own loopback address and port."""
     values: dict[str, Any] = {"addresses": (ADDRESS,), "port": 0, "ping_port": 0} | settings
-    return Edge(Face(consensus, "n1"), EdgeSettings(**values), Metrics(registry))
+    face, metrics = Face(consensus, "n1"), Metrics(registry)
+    return Edge(face, EdgeSettings(**values), metrics, directory=directory, keys=keys)
 
 
 @contextlib.asynccontextmanager

@@ -90,10 +90,13 @@ def packet(
     )
 
 
+BIRTH = commands.Provision(OWN, HOST, f"{HOST}.example", ("127.0.0.11",), bytes(16), 7, b"", b"")
+
+
 class World:
     """One queue manager `vhost`, provisioned, with the queues that a test asks for."""
 
-    def __init__(self, *, forgets: bool = False) -> None:
+    def __init__(self, birth: commands.Provision = BIRTH, *, forgets: bool = False) -> None:
         self.state = MemoryState()
         self.machine = Machine(self.state)
         self.index = 0
@@ -104,11 +107,7 @@ class World:
         """Whether rows are written back after every entry."""
         self.bodies: dict[tuple[int, int], bytes] = {}
         self.requests = 0
-        self.one(
-            commands.Provision(
-                OWN, HOST, f"{HOST}.example", ("127.0.0.11",), bytes(16), 7, b"", b""
-            )
-        )
+        self.one(birth)
 
     # Entries -----------------------------------------------------------------------------
 

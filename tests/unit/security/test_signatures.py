@@ -90,6 +90,7 @@ def case_name(case: dict[str, Any]) -> str:
     return f"{case['version']}-{case['hash_algorithm']:04x}-{case['key_bits']}"
 
 
+@pytest.mark.spec("MQ-2.5.1-01", "MQ-2.5.2-01", "MQ-2.5.2-02", "MQ-2.5.2-03", "MQ-2.5.2-04")
 @pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_signatures_are_those_of_openssl(case: dict[str, Any]) -> None:
     version = SignatureVersion(case["version"])
@@ -149,6 +150,7 @@ ALTERED = [
 ]
 
 
+@pytest.mark.spec("MQ-2.5.3-01", "MQ-2.2.20.6-16", "MQ-2.2.20.3-05")
 @pytest.mark.parametrize(
     ("version", "change"), ALTERED, ids=lambda each: each[0] if isinstance(each, tuple) else None
 )

@@ -69,6 +69,7 @@ def sample(kind: Any) -> Any:
         model.Selector: model.Selector(model.SelectorKind.SEEK_NEXT, 5),
         tuple[bytes, ...]: (b"a", b""),
         tuple[str, ...]: ("a", "b"),
+        tuple[int, ...]: (1, 1 << 31),
         bytes | None: b"x",
         int | None: 0,
         dict[str, bytes]: {"a": b"1", "b": b"2"},

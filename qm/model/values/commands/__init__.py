@@ -37,6 +37,7 @@ from qm.model.values.commands.cluster import (
     RenumberStep,
     SetBindings,
     SetMember,
+    SetSecurityPolicy,
     StateRestored,
 )
 from qm.model.values.commands.declaration import (
@@ -72,6 +73,7 @@ from qm.model.values.commands.management import (
     RegisterCertificate,
     RemoveCertificate,
     RemoveOutgoingQueue,
+    SetManagerKeys,
     SetOutgoingAdminState,
     SetQueue,
     SetQueueManager,
@@ -126,10 +128,12 @@ __all__ = [
     "SelectorKind",
     "Send",
     "SetBindings",
+    "SetManagerKeys",
     "SetMember",
     "SetOutgoingAdminState",
     "SetQueue",
     "SetQueueManager",
+    "SetSecurityPolicy",
     "SignatureFact",
     "Stamp",
     "StateRestored",

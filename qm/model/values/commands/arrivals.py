@@ -15,7 +15,9 @@ class SignatureFact(IntEnum):
     VALID = 1
     INVALID = 2
     UNVERIFIED = 3
-    """Present, but this build cannot verify it: nothing is accepted unchecked."""
+    """Present, but not verified: nothing is accepted unchecked."""
+    STRANGER = 4
+    """It matches, but its sender names no SID and nobody registered its certificate."""
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
@@ -28,11 +30,25 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     peer_address: str
     """Address of the peer, without port (DESIGN section 7)."""
     sender_sids: tuple[bytes, ...]
-    """SID of the authenticated sender; empty = anonymous."""
+    """SID of the authenticated sender, without groups; empty = anonymous."""
     signature: SignatureFact = SignatureFact.ABSENT
     certificate_digest: bytes = b""
+    """MD5 of the sender's certificate, by which the directory knows it."""
     was_encrypted: bool = False
+    """The body arrived encrypted and was decrypted."""
     decryption_failed: bool = False
+    claimed_sid: bytes = b""
+    """SID that an unsigned message names: a claim, nothing more."""
+    signature_version: int = 0
+    """`qm.security.signature_input.SignatureVersion` of a signature that matches."""
+    hash_algorithm: int = 0
+    """The hash of a signature that matches; apply knows which ones are accepted."""
+    is_key_reduced: bool = False
+    """The body's key is one of 128 bits of which only 40 are random (RC2, Enhanced provider)."""
+    is_provider_unknown: bool = False
+    """Signature or encryption need a provider that this queue manager does not have."""
+    is_certificate_expired: bool = False
+    """The sender's certificate was not valid when the message arrived."""
 
 
 @declared(weight=RowsOf("facts_of"), since=1)

@@ -59,6 +59,20 @@ class SetBindings(Command, frozen=True, gc=False):
     pins: tuple[str, ...]
 
 
+@declared(weight=Fixed(1), since=6)
+class SetSecurityPolicy(Command, frozen=True, gc=False):
+    """What signed, encrypted and unsigned messages are worth, as the leader's configuration says.
+
+    See `records.SecurityPolicy` for its attributes.
+    """
+
+    trusts_sender_id: bool
+    hash_algorithms: tuple[int, ...]
+    accepts_strangers: bool
+    refuses_reduced_keys: bool
+    accepts_expired: bool
+
+
 @declared(weight=ValueOf("count"), since=5)
 class ForgetPeer(Command, frozen=True, gc=False):
     """Forget at most `count` rows of what is remembered of another queue manager, in steps; the

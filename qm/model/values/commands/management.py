@@ -28,6 +28,24 @@ class SetQueueManager(Command, frozen=True, gc=False):
     if_version: int | None = None
 
 
+@declared(weight=Fixed(1), since=6)
+class SetManagerKeys(Command, frozen=True, gc=False):
+    """The queue manager's key pairs: those of its birth are published, or new ones replace them."""
+
+    request: Request
+    sealed_private_keys: bytes
+    """A KeyRing, sealed; it holds what is replaced for as long as that is accepted."""
+    exchange_keys: bytes
+    """PublicEncryptionKeyList, MQDSPUBLICKEYS."""
+    signing_keys: bytes
+    """PublicSigningKeyList, likewise."""
+    generation: int
+    """The present generation: its keys are published. The next one: they replace the present."""
+    accepted_ms: int
+    """How long the present keys are accepted from now on, once they are replaced."""
+    sender_sids: tuple[bytes, ...]
+
+
 @declared(weight=Fixed(1), since=1)
 class CreateQueue(Command, frozen=True, gc=False):
     """[MS-MQDMPR] 3.1.7.1.3; a public queue and its directory object appear together."""

@@ -1,0 +1,1 @@
+"""Verifying signatures and decrypting bodies at the edge."""

@@ -1,0 +1,332 @@
+"""Facts of signed and encrypted messages ([MS-MQQB] 3.1.5.8.3), message by message."""
+
+import datetime
+
+import pytest
+from msgspec.structs import replace
+
+from qm.edge.security.examination import Finding, examine
+from qm.edge.security.examiner import Examiner, KeysSealed
+from qm.model.values.commands import Facts, SignatureFact
+from qm.security.sid import EVERYONE
+from qm.security.signature_input import SignatureVersion
+from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
+from qm.wire.headers.security_header import (
+    SENDER_ID_QUEUE_MANAGER,
+    SENDER_ID_SID,
+    ProviderInfo,
+    SecurityHeader,
+    write_provider_info,
+)
+from qm.wire.packets.peek import peek_signature_version
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.user_certificate import certificate_digest
+from tests.unit.edge.security.people import (
+    ALICE,
+    BOB,
+    NOT_AFTER,
+    Keys,
+    Table,
+    certificate,
+    elliptic_certificate,
+    encrypted,
+    plain,
+    private_key,
+    signed,
+    written,
+)
+from tests.unit.model.world import PEER
+
+NOW_S = 1_700_000_000
+PLAIN = Facts(1, PEER, "10.0.0.7", ())
+RC4, RC2 = EncryptionAlgorithm.RC4, EncryptionAlgorithm.RC2
+AES = (EncryptionAlgorithm.AES128, EncryptionAlgorithm.AES192, EncryptionAlgorithm.AES256)
+CIPHERS = [
+    *((level, one) for level in (PrivacyLevel.BASE, PrivacyLevel.ENHANCED) for one in (RC2, RC4)),
+    *((PrivacyLevel.ADVANCED, one) for one in AES),
+]
+
+
+class Desk:
+    """An examiner that knows Alice, with keys for each provider."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.table.register(ALICE, certificate())
+        self.own = private_key(1024)
+        self.keys = Keys(BASE=self.own, ENHANCED=self.own, ADVANCED=self.own)
+        self.examiner = Examiner(self.table, self.keys)
+        self.last: Finding | None = None
+
+    def facts(self, message: UserMessage, now: float = 0.0, now_s: int = NOW_S) -> Facts:
+        raw = written(message)
+        parsed, _ = parse_user_message(raw, 0, len(raw))
+        question = self.examiner.question(raw, parsed, now)
+        self.last = examine(question.subject)
+        return self.examiner.facts(question, self.last, PLAIN, now, now_s)
+
+    @property
+    def message(self) -> UserMessage:
+        """What enters the log of the last message."""
+        assert self.last is not None
+        return parse_user_message(self.last.raw, 0, len(self.last.raw))[0]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+# Signatures --------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-02", "QB-3.1.5.8.3-03", "QB-3.1.5.8.3-04")
+@pytest.mark.parametrize("version", SignatureVersion)
+def test_a_registered_sender_is_known_by_its_signature(
+    desk: Desk, version: SignatureVersion
+) -> None:
+    facts = desk.facts(signed(plain(), version))
+    assert facts == replace(
+        PLAIN,
+        sender_sids=(ALICE,),
+        signature=SignatureFact.VALID,
+        certificate_digest=certificate_digest(certificate()),
+        signature_version=int(version),
+        hash_algorithm=HashAlgorithm.SHA512,
+    )
+    assert desk.last is not None
+    assert peek_signature_version(desk.last.raw) == version
+    assert written(desk.message) == written(signed(plain(), version))
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-05")
+def test_an_altered_message_has_an_invalid_signature(desk: Desk) -> None:
+    message = signed(plain())
+    altered = replace(
+        message, properties=replace(message.properties, message_body=b"Pay 900 to Bob.")
+    )
+    facts = desk.facts(altered)
+    assert (facts.signature, facts.sender_sids) == (SignatureFact.INVALID, ())
+    assert desk.last is not None
+    assert peek_signature_version(desk.last.raw) == 0
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-06", "QB-3.1.5.8.3-08")
+@pytest.mark.parametrize("who", ["somebody else", "unknown", "another certificate"])
+def test_a_certificate_that_is_not_the_sid_s_own_proves_nothing(desk: Desk, who: str) -> None:
+    if who == "another certificate":
+        desk.table.register(ALICE, certificate("other"))
+    desk.table.register(BOB, certificate("bob"))
+    sid = {"somebody else": BOB, "unknown": BOB[:-1] + b"\x09"}.get(who, ALICE)
+    security = SecurityHeader(SENDER_ID_SID, security_id=sid, sender_cert=certificate())
+    facts = desk.facts(signed(plain(), security=security))
+    assert (facts.signature, facts.sender_sids) == (SignatureFact.INVALID, ())
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_signature_without_sid_is_worth_what_its_certificate_is(
+    desk: Desk, is_registered: bool
+) -> None:
+    mine = certificate() if is_registered else certificate("stranger")
+    facts = desk.facts(signed(plain(), security=SecurityHeader(sender_cert=mine)))
+    expected = SignatureFact.VALID if is_registered else SignatureFact.STRANGER
+    assert (facts.signature, facts.sender_sids, facts.signature_version) == (expected, (), 3)
+
+
+@pytest.mark.parametrize(("days", "is_expired"), [(-1, True), (0, False), (366 * 21, True)])
+def test_dates_of_certificates_are_compared_with_cluster_time(
+    desk: Desk, days: int, is_expired: bool
+) -> None:
+    first = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    now_s = int((first + datetime.timedelta(days=days)).timestamp()) + 1
+    facts = desk.facts(signed(plain()), now_s=now_s)
+    assert (facts.signature, facts.is_certificate_expired) == (SignatureFact.VALID, is_expired)
+    assert first < NOT_AFTER
+
+
+def test_certificates_for_other_algorithms_need_another_provider(desk: Desk) -> None:
+    security = SecurityHeader(sender_cert=elliptic_certificate(), signature=b"signature")
+    facts = desk.facts(replace(plain(), security=security))
+    assert (facts.signature, facts.is_provider_unknown) == (SignatureFact.UNVERIFIED, True)
+
+
+@pytest.mark.spec("MQ-2.2.19.3-20")
+def test_an_unlisted_hash_matters_to_signed_messages_alone(desk: Desk) -> None:
+    odd = replace(plain(), properties=replace(plain().properties, hash_algorithm=0x1234))
+    assert desk.facts(replace(odd, security=SecurityHeader(sender_cert=b"x"))) == PLAIN
+    signature = SecurityHeader(sender_cert=certificate(), signature=bytes(256))
+    assert desk.facts(replace(odd, security=signature)).signature is SignatureFact.INVALID
+
+
+@pytest.mark.spec("MQ-2.2.19.3-23")
+def test_an_unlisted_cipher_matters_to_encrypted_messages_alone(desk: Desk) -> None:
+    def odd(message: UserMessage) -> UserMessage:
+        properties = replace(message.properties, encryption_algorithm=0x1234)
+        return replace(message, properties=properties)
+
+    assert desk.facts(odd(signed(plain()))).signature is SignatureFact.VALID
+    assert desk.facts(odd(encrypted(plain(), desk.own))).decryption_failed
+
+
+@pytest.mark.parametrize(("kind", "is_unknown"), [(1, False), (24, False), (3, True), (6, True)])
+def test_a_provider_that_does_not_sign_with_rsa_is_unsupported(
+    desk: Desk, kind: int, is_unknown: bool
+) -> None:
+    info = write_provider_info(ProviderInfo(kind, "A provider"))
+    message = signed(plain())
+    assert message.security is not None
+    security = replace(message.security, provider_info=info)
+    facts = desk.facts(replace(message, security=security))
+    expected = SignatureFact.UNVERIFIED if is_unknown else SignatureFact.VALID
+    assert (facts.signature, facts.is_provider_unknown) == (expected, is_unknown)
+    by_default = replace(security, is_default_provider=True)
+    facts = desk.facts(replace(message, security=by_default))
+    assert facts.signature is SignatureFact.VALID
+
+
+def test_weak_hashes_are_facts_and_unknown_ones_are_failures(desk: Desk) -> None:
+    facts = desk.facts(signed(plain(), hash_algorithm=HashAlgorithm.SHA1))
+    assert (facts.signature, facts.hash_algorithm) == (SignatureFact.VALID, HashAlgorithm.SHA1)
+    message = signed(plain())
+    for number in (HashAlgorithm.MD2, HashAlgorithm.MD4, 0, 0xFFFF_FFFF):
+        odd = replace(message, properties=replace(message.properties, hash_algorithm=number))
+        assert desk.facts(odd).signature is SignatureFact.INVALID
+
+
+@pytest.mark.spec("MQ-2.2.20.6-15")
+def test_a_queue_manager_signs_with_a_key_of_the_directory(desk: Desk) -> None:
+    security = SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=PEER)
+    message = signed(plain(), security=security, bits=1024)
+    assert desk.facts(message).signature is SignatureFact.INVALID
+    desk.table.publish(PEER, private_key(2048), private_key(1024))
+    facts = desk.facts(message)
+    assert (facts.signature, facts.sender_sids) == (SignatureFact.VALID, (EVERYONE,))
+    other = SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=bytes(16))
+    assert desk.facts(signed(plain(), security=other)).signature is SignatureFact.INVALID
+
+
+@pytest.mark.parametrize("sid", [ALICE, b"nonsense", ALICE + b"\0\0\0\0", b"\x01\x0f" + bytes(6)])
+def test_an_unsigned_sid_is_a_claim(desk: Desk, sid: bytes) -> None:
+    security = SecurityHeader(SENDER_ID_SID, security_id=sid)
+    facts = desk.facts(replace(plain(), security=security))
+    assert facts == replace(PLAIN, claimed_sid=ALICE if sid == ALICE else b"")
+
+
+# Ciphers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-09", "QB-3.1.5.8.3-11", "QB-3.1.5.8.3-14")
+@pytest.mark.spec("MQ-2.2.20.6-06", "MQ-2.2.19.3-25")
+@pytest.mark.parametrize(("level", "algorithm"), CIPHERS)
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_bodies_are_decrypted_before_signatures_are_verified(
+    desk: Desk, level: PrivacyLevel, algorithm: EncryptionAlgorithm, is_signed: bool
+) -> None:
+    clear = signed(plain()) if is_signed else plain()
+    facts = desk.facts(encrypted(clear, desk.own, level, algorithm))
+    assert facts.was_encrypted
+    assert not facts.decryption_failed
+    assert facts.signature is (SignatureFact.VALID if is_signed else SignatureFact.ABSENT)
+    assert desk.message.properties.message_body == clear.properties.message_body
+    security = desk.message.security
+    assert security is not None
+    assert not security.is_body_encrypted
+    assert security.encryption_key
+    assert desk.message.properties.privacy_level == level
+
+
+def _garbled(message: UserMessage) -> UserMessage:
+    body = bytes(len(message.properties.message_body))
+    return replace(message, properties=replace(message.properties, message_body=body))
+
+
+def _key(blob: bytes) -> object:
+    return lambda message: replace(message, security=replace(message.security, encryption_key=blob))
+
+
+def _level(level: int) -> object:
+    return lambda message: replace(
+        message, properties=replace(message.properties, privacy_level=level)
+    )
+
+
+UNREADABLE = {
+    "body": _garbled,
+    "no key": _key(b""),
+    "short blob": _key(bytes(11)),
+    "foreign blob": _key(bytes.fromhex("0102000010660000 00A40000") + bytes(128)),
+    "level 0": _level(0),
+    "level 2": _level(2),
+    "level 7": _level(7),
+    "other level": _level(3),
+}
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-09", "QB-3.1.5.8.3-14", "MQ-2.2.19.3-18")
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_whatever_fails_is_one_fact(desk: Desk, case: str) -> None:
+    """Which step failed is not to be learned."""
+    message = UNREADABLE[case](encrypted(signed(plain()), desk.own))  # type: ignore[operator]
+    facts = desk.facts(message)
+    assert facts.decryption_failed
+    assert (facts.was_encrypted, facts.signature) == (False, SignatureFact.UNVERIFIED)
+    assert not facts.is_provider_unknown
+    assert desk.last is not None
+    assert desk.last.raw == written(message)
+
+
+def test_a_provider_without_keys_is_unsupported(desk: Desk) -> None:
+    desk.keys.of.clear()
+    facts = desk.facts(encrypted(plain(), desk.own))
+    assert (facts.decryption_failed, facts.is_provider_unknown) == (True, True)
+
+
+def test_a_node_that_cannot_unseal_its_keys_says_so(desk: Desk) -> None:
+    desk.keys.is_sealed = True
+    with pytest.raises(KeysSealed):
+        desk.facts(encrypted(plain(), desk.own))
+
+
+def test_an_older_key_still_opens(desk: Desk) -> None:
+    message = encrypted(plain(), desk.own)
+    for keys in desk.keys.of.values():
+        keys.insert(0, private_key(2048))
+    assert desk.facts(message).was_encrypted
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-13")
+@pytest.mark.parametrize("is_reduced", [True, False])
+def test_reduced_keys_are_a_fact(desk: Desk, is_reduced: bool) -> None:
+    secret = b"\x01\x02\x03\x04\x05" + (bytes(11) if is_reduced else bytes(10) + b"\x01")
+    message = encrypted(plain(), desk.own, PrivacyLevel.ENHANCED, RC2, secret)
+    facts = desk.facts(message)
+    assert (facts.was_encrypted, facts.is_key_reduced) == (True, is_reduced)
+
+
+# Caches ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-07", "QB-3.1.3.1-03")
+def test_a_certificate_is_looked_up_once_and_again_when_the_directory_changes(desk: Desk) -> None:
+    assert len(desk.examiner.user_certificates) == 0
+    for _ in range(3):
+        assert desk.facts(signed(plain())).signature is SignatureFact.VALID
+    assert desk.table.reads == 1
+    desk.table.forget(ALICE)
+    assert desk.facts(signed(plain())).signature is SignatureFact.INVALID
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-10", "QB-3.1.5.8.3-12", "QB-3.1.1.3.3-01")
+def test_a_session_key_is_unwrapped_once_and_again_when_the_keys_change(desk: Desk) -> None:
+    message = encrypted(plain(), desk.own)
+    for _ in range(3):
+        assert desk.facts(message).was_encrypted
+    assert desk.keys.reads == 1
+    elsewhere = replace(
+        message, user_header=replace(message.user_header, source_queue_manager=bytes(16))
+    )
+    assert desk.facts(elsewhere).was_encrypted
+    assert desk.keys.reads == 2
+    desk.keys.of.clear()
+    desk.keys.version += 1
+    assert desk.facts(message).decryption_failed
