@@ -227,6 +227,7 @@ class Maker:
             bytes | None: self.blob,
             tuple[bytes, ...]: lambda: self.many(self.blob),
             tuple[str, ...]: lambda: self.many(self.text),
+            tuple[int, ...]: lambda: self.many(self.number),
             dict[str, bytes]: self.attributes,
             dict[str, bytes] | None: self.attributes,
         }
