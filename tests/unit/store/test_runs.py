@@ -30,7 +30,7 @@ from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
 SEND = QueueAccessType.SEND_ACCESS
 SEED = 11
 TERMS = 6
-ENTRIES_PER_TERM = 70
+ENTRIES_PER_TERM = 80
 COMMANDS_PER_ENTRY_MAX = 4
 RUN_LENGTHS = (1, 2, 7, 64)
 NEVER_MARKED = 1 << 40
