@@ -303,8 +303,8 @@ READS_AND_MEMBERS = (
         "The log reaches back to the durable applied index (DESIGN section 3)",
         (
             "raft/replica.py",
-            "index = min(self._machine.durable_index(), self._retention",
-            "index = min(self._machine.applied_index(), self._retention",
+            "index = min(self._machine.durable_index(), droppable",
+            "index = min(self._machine.applied_index(), droppable",
         ),
     ),
 )

@@ -32,7 +32,8 @@ class Operator:
         self.queues: Any = control_pb2_grpc.QueueControlStub(channel)
         self.outgoing: Any = control_pb2_grpc.OutgoingControlStub(channel)
         self.peers: Any = control_pb2_grpc.PeerControlStub(channel)
-        self.keys: Any = control_pb2_grpc.KeyControlStub(channel)
+        self.key: Any = control_pb2_grpc.KeyControlStub(channel)
+        self.console: Any = control_pb2_grpc.ConsoleControlStub(channel)
         self.directory: Any = control_pb2_grpc.DirectoryControlStub(channel)
         self.certificate: Any = control_pb2_grpc.CertificateControlStub(channel)
         self.messages: Any = control_pb2_grpc.MessageControlStub(channel)
@@ -632,7 +633,7 @@ def test_peers_are_listed_shown_and_forgotten() -> None:
 def test_the_queue_manager_s_keys_are_shown_and_replaced() -> None:
     async def scenario() -> None:
         async with world() as made, made.channel(await made.leader()) as channel:
-            keys = Operator(channel).keys
+            keys = Operator(channel).key
 
             async def published() -> pb.ManagerKeys:
                 found: pb.ManagerKeys = await keys.GetKeys(pb.GetKeysRequest())

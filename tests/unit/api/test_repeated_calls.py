@@ -340,6 +340,12 @@ async def registering_a_certificate(both: Both) -> None:
     assert [one.digest for one in listed.certificates] == [first.digest]
 
 
+async def replacing_keys(both: Both) -> None:
+    first, again = await both.twice("key/ReplaceKeys", pb.ReplaceKeysRequest(accepted_s=60))
+    assert first == again
+    assert first.generation == 2
+
+
 async def repeatable(both: Both) -> None:
     """These may be done twice: a state that is wanted, or one more of what does no harm."""
     await both.twice("cluster/Drain", pb.DrainRequest(node="n3"))
@@ -355,10 +361,12 @@ CASES: Final[tuple[Case, ...]] = (
     *(purging, holding_an_outgoing_queue, returning),
     *(returning_a_transactional_message, returning_from_a_subqueue, resolving, closing_a_client),
     *(importing, members, leadership, repeatable, forgetting_a_peer, setting_an_access_list),
-    *(keeping_an_object_of_the_directory, registering_a_certificate),
+    *(keeping_an_object_of_the_directory, registering_a_certificate, replacing_keys),
 )
 STREAMS: Final = {"node/CreateBackup"}
 """A caller that repeats one begins again; nothing was changed."""
+CODES: Final = {"console/SignIn"}
+"""Each makes another code, in the memory of the node that answers; this world has no console."""
 
 
 @pytest.mark.timeout(120)
@@ -371,7 +379,7 @@ def test_every_control_call_is_done_once() -> None:
                 await create(client)
                 for case in CASES:
                     await case(both)
-                assert both.asked | STREAMS == {
+                assert both.asked | STREAMS | CODES == {
                     _short(method) for method, rule in RULES.items() if rule.is_change
                 }
                 assert both.asked <= await told(both.here) & await told(both.there)

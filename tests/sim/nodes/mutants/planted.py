@@ -190,7 +190,7 @@ PLANTED: Final = (
         "A read lends and the acknowledgement takes",
         "kill",
         "qm/model/clients/reads.py",
-        "        else:\n            give_back(self._ledger, self._endings, queue, key, position)\n"
+        "        else:\n            self._returns.give_back(queue, key, position)\n"
         "        return Outcome(MQ_OK)",
         "        else:\n            self._endings.end(queue, key, position, command.reason)\n"
         "        return Outcome(MQ_OK)",
