@@ -32,6 +32,8 @@ SESSION: Final = web.RequestKey("session", Session)
 FORM_MAX_BYTES: Final = 1 << 20
 HEADER_MAX_BYTES: Final = 8_190
 SECRET_BYTES: Final = 32
+HANDSHAKE_MAX_S: Final = 5.0
+"""For a TLS handshake; connections are counted only after it."""
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -132,6 +134,7 @@ class ConsoleServer(Console):
             self._host,
             self._port,
             ssl=self._tls.context(),
+            ssl_handshake_timeout=HANDSHAKE_MAX_S,
             reuse_port=False,
         )
 

@@ -1,5 +1,6 @@
 """The console of a node of a real cluster, as a browser meets it."""
 
+import asyncio
 import contextlib
 import re
 import ssl
@@ -13,6 +14,7 @@ from qm.api.gate.identity import Role
 from qm.client.calls import Calls, Tls
 from qm.client.errors import NotAllowed
 from qm.client.message import Message
+from qm.console.server import HANDSHAKE_MAX_S
 from qm.node.config.schema import API_PORT, CONSOLE_PORT
 from qm.node.upkeep.pki import issue
 from qm.pb import control_pb2 as pb
@@ -76,6 +78,16 @@ async def test_who_is_not_signed_in_sees_nothing(made: Clients) -> None:
         assert (await found.get("/static/console.css"))[0] == 200
         assert (await found.get("/static/..%2fserver.py"))[0] == 404
         assert (await found.post("/queues", path="x"))[0] == 401
+
+
+@scenario()
+async def test_a_handshake_that_does_not_come_ends(
+    made: Clients,
+) -> None:
+    (node,) = made.harness.up
+    reader, writer = await asyncio.open_connection(node.host, CONSOLE_PORT)
+    assert await asyncio.wait_for(reader.read(), 2 * HANDSHAKE_MAX_S) == b""
+    writer.close()
 
 
 @scenario()
