@@ -15,6 +15,8 @@ from qm.api.gate import receiving
 from qm.api.gate.calls import CallGate, Revocations
 from qm.api.gate.delegation import Delegation
 from qm.api.gate.events import EventLog
+from qm.api.gate.identity import Principal
+from qm.api.gate.local import LocalChannel, LocalServices
 from qm.api.gate.operations import Console, Operations
 from qm.cluster.cluster import Cluster
 from qm.cluster.membership import Membership
@@ -108,17 +110,26 @@ class ApiServer:
         self.data: Final = Data(cluster, metrics)
         """The data plane, whose lines of readers remote read shares."""
         self._control = Control(cluster, membership, operations, events, self.data, console)
+        self._local = LocalServices()
+        self._register(self._local)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
         self._is_stopped = False
+
+    def _register(self, server: Any) -> None:
+        data_pb2_grpc.add_DataServicer_to_server(self.data, server)
+        self._control.register(server)
+
+    def channel(self, who: Principal, address: str) -> LocalChannel:
+        """Return a channel on which `who`, at an address, calls from within this process."""
+        return LocalChannel(self._gate, self._local, who, address)
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
         server = grpc.aio.server(
             interceptors=(self._gate,), options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
         )
-        data_pb2_grpc.add_DataServicer_to_server(self.data, server)
-        self._control.register(server)
+        self._register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         files = (data_pb2.DESCRIPTOR, control_pb2.DESCRIPTOR)
         names = [one.full_name for file in files for one in file.services_by_name.values()]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from qm.client.calls import DEADLINE_S, Method, Stubs, Tls
 from qm.client.client import TRANSACTION_TIMEOUT_S, Access, Client, RecoveredSend
@@ -22,6 +22,16 @@ from qm.client.transaction import Transaction
 _T = TypeVar("_T")
 _Q = TypeVar("_Q")
 _R = TypeVar("_R")
+
+
+class Runner(Protocol):
+    """Runs coroutines for threads that wait."""
+
+    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine and return its result."""
+
+    def close(self) -> None:
+        """Run no more."""
 
 
 class LoopThread:
@@ -67,13 +77,20 @@ class BlockingClient:
         memory: Path | None = None,
     ) -> None:
         """Connect. Raises ClientError when no node answers."""
-        self._thread = LoopThread()
+        self._thread: Runner = LoopThread()
         self._client = Client(endpoints, tls=tls, client_id=client_id, memory=memory)
         try:
             self._thread.call(self._client.open())
         except BaseException:
             self._thread.close()
             raise
+
+    @classmethod
+    def over(cls, client: Client, runner: Runner) -> "BlockingClient":
+        """Return the blocking form of a client that is open, in whatever loop `runner` uses."""
+        self = cls.__new__(cls)
+        self._thread, self._client = runner, client
+        return self
 
     @property
     def client(self) -> Client:

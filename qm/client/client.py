@@ -70,20 +70,22 @@ class Client:
         lease_s: float = LEASE_MS / 1000,
         connect_s: float | None = None,
         metadata: Sequence[tuple[str, str]] = (),
+        wire: Calls | None = None,
     ) -> None:
         """`endpoints`: host:port of the nodes; the client stays with the first that answers. It
         gives up with the cause when it has reached none within `connect_s`.
 
         After `lease_s` without contact the cluster releases what this client holds. `metadata`
-        goes with every call.
+        goes with every call. `wire`: makes all calls instead.
         """
         if len(client_id.encode()) > CLIENT_ID_MAX_BYTES:
             raise ValueError(f"client id {client_id!r} has more than {CLIENT_ID_MAX_BYTES} bytes")
-        self.wire: Final = Calls(endpoints, tls, connect_s, metadata)
+        self.wire: Final = wire or Calls(endpoints, tls, connect_s, metadata)
         self.client_id: Final = client_id or f"anonymous-{uuid.uuid4().hex}"
         self._memory = Memory(memory)
         self._lease_s = lease_s
         self._sessions: dict[str, Session] = {}
+        self._opening: set[str] = set()
         self._idle: list[Session] = []
         self._transactions = 0
         self._renewing: asyncio.Task[None] | None = None
@@ -161,7 +163,7 @@ class Client:
         name = self.format_name(queue)
         share_mode = data_pb2.DENY_RECEIVE if exclusive else data_pb2.DENY_NONE
         digest = hashlib.blake2b(f"{name.lower()} {access}".encode(), digest_size=6).hexdigest()
-        session = await self._session(self._free_name(digest))
+        session = await self._reader_session(digest)
         await self._settle_transaction(session)
         try:
             opened = await session.open_queue(name, access, share_mode)
@@ -235,12 +237,18 @@ class Client:
         self._sessions[client_id] = session
         return session
 
-    def _free_name(self, digest: str) -> str:
-        """Name a session after its queue: the first reader of a queue resumes the first one."""
+    async def _reader_session(self, digest: str) -> Session:
+        """Return a session named after its queue: the first reader of a queue resumes the first."""
         ordinal = 1
-        while (name := f"{self.client_id}/{digest}.{ordinal}") in self._sessions:
+        name = f"{self.client_id}/{digest}.{ordinal}"
+        while name in self._sessions or name in self._opening:
             ordinal += 1
-        return name
+            name = f"{self.client_id}/{digest}.{ordinal}"
+        self._opening.add(name)
+        try:
+            return await self._session(name)
+        finally:
+            self._opening.discard(name)
 
     async def _settle_transaction(self, session: Session) -> None:
         """Abort the transaction that an earlier process left open; its reads are returned."""

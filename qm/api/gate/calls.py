@@ -130,6 +130,14 @@ class Revocations(Protocol):
         """Have `end` called if it is revoked from now on; calling the result stops that."""
 
 
+class CallRefused(Exception):
+    """How a call from within this process ended, as a status."""
+
+    def __init__(self, status: status_pb2.Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """The interceptor around all services."""
 
@@ -243,6 +251,34 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             outcome[0] = _OK
             self._record(method, rule, request, outcome, None)
 
+    async def local(
+        self,
+        method: str,
+        behaviour: Callable[[Any, Any], Awaitable[Any]],
+        request: Any,
+        who: Principal,
+        metadata: Metadata,
+        context: Any,
+    ) -> Any:
+        """Serve a call of `who` from within this process. Raises CallRefused."""
+        rule = rule_of(method)
+        with self._measured(method) as outcome:
+            begin_call(who, method, lambda: metadata)
+            try:
+                _demand_role(method, rule, who)
+                with self._counted(who, is_stream=False):
+                    answer = await behaviour(request, context)
+            except asyncio.CancelledError:
+                self._record(method, rule, request, outcome, None)
+                raise
+            except Exception as error:
+                status = self._status(method, error)
+                self._record(method, rule, request, outcome, status)
+                raise CallRefused(status) from error
+            outcome[0] = _OK
+            self._record(method, rule, request, outcome, None)
+            return answer
+
     @contextmanager
     def _counted(self, who: Principal, *, is_stream: bool) -> Iterator[None]:
         """Count a principal's open calls. Raises QuotaReached."""
@@ -333,12 +369,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 given = context.invocation_metadata() or ()
                 principal = self._delegation.acting(principal, given)
         begin_call(principal, method, context.invocation_metadata)
-        if rule is None or principal.role not in rule.roles:
-            roles = "no role" if rule is None else ", ".join(sorted(r.value for r in rule.roles))
-            raise NotPermitted(
-                f"{method.rpartition('/')[2]} is for {roles}; {principal.name!r} is"
-                f" {principal.role.value}"
-            )
+        _demand_role(method, rule, principal)
         return principal
 
     def _status(self, method: str, error: Exception) -> status_pb2.Status:
@@ -384,6 +415,16 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             f"{verb} by {name or 'an unknown caller'}: {outcome[0]}",
             principal=name,
             details=_details(request, outcome[0]),
+        )
+
+
+def _demand_role(method: str, rule: Rule | None, principal: Principal) -> None:
+    """Raise NotPermitted for a caller whose role may not make a call."""
+    if rule is None or principal.role not in rule.roles:
+        roles = "no role" if rule is None else ", ".join(sorted(r.value for r in rule.roles))
+        raise NotPermitted(
+            f"{method.rpartition('/')[2]} is for {roles}; {principal.name!r} is"
+            f" {principal.role.value}"
         )
 
 
