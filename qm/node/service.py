@@ -137,6 +137,7 @@ class Service:
             self.operations,
             self._audit_management,
             metrics,
+            self.api.channel,
             platform.bind,
         )
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)

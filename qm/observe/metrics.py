@@ -219,6 +219,11 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_remote_reads_returned_total", _COUNTER,
         "Messages lent to remote readers that went back to their queue", ("cause",),
     ),
+    Metric("quorate_dcom_objects", _GAUGE, "Objects that DCOM clients hold at this node"),
+    Metric(
+        "quorate_dcom_events_total", _COUNTER, "Notifications of DCOM clients' sinks",
+        ("result",), (), ("delivered", "failed", "unreachable"),
+    ),
     Metric("quorate_rpc_refused_total", _COUNTER, "RPC clients and calls refused", ("reason",)),
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
     Metric("quorate_client_sessions", _GAUGE, "Client sessions, open or remembered for repeats"),

@@ -29,6 +29,7 @@ from qm.rpc.pdu.header import (
     write_trailer,
 )
 from qm.rpc.security.provider import Buffers, Provider, SecurityRefused
+from qm.wire.guid import Guid
 
 CALL_TIMEOUT_S: Final = 30.0
 _PAD_BYTES: Final = 16
@@ -101,6 +102,27 @@ class RpcClient(asyncio.Protocol):
             await self._log_on(provider, bind, answer)
             self._provider = provider
 
+    async def add(self, *interfaces: Interface) -> None:
+        """Have further interfaces on the connection, under the same logon. Raises RpcFailed."""
+        first = len(self._contexts)
+        proposals = tuple(
+            Proposal(k, one.syntax, (NDR20,)) for k, one in enumerate(interfaces, first)
+        )
+        bind = Bind(FRAGMENT_MAX_BYTES, FRAGMENT_MAX_BYTES, self.group_id, proposals)
+        answer = await self._exchange(PduType.ALTER_CONTEXT, bind, b"", _WHOLE)
+        if answer.kind is not PduType.ALTER_CONTEXT_RESPONSE:
+            raise RpcFailed(f"the interfaces were refused: fault {parse_fault(answer):08X}")
+        for k, (one, result) in enumerate(
+            zip(interfaces, parse_bind_ack(answer).answers, strict=False), first
+        ):
+            if result.result:
+                raise RpcFailed(f"{one.name} is refused: {result.result}, {result.reason}")
+            self._contexts[k] = one
+
+    def has(self, interface: Interface) -> bool:
+        """Whether an interface is bound."""
+        return any(one is interface for one in self._contexts.values())
+
     async def _log_on(self, provider: Provider, bind: Bind, answer: Pdu) -> None:
         """Go through the other legs: auth3 where the provider is done, else alter_context."""
         while True:
@@ -129,27 +151,41 @@ class RpcClient(asyncio.Protocol):
     # Calls -------------------------------------------------------------------------------
 
     async def call(
-        self, interface: Interface, opnum: int, values: Any, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        interface: Interface,
+        opnum: int,
+        values: Any,
+        timeout_s: float = CALL_TIMEOUT_S,
+        object_uuid: Guid | None = None,
     ) -> Any:
-        """Make a call; return its results. Raises Fault, RpcFailed."""
+        """Make a call, of an object or not; return its results. Raises Fault, RpcFailed."""
         operation = interface.operations[opnum]
-        stub = await self.raw_call(interface, opnum, operation.takes.marshal(values), timeout_s)
+        stub = operation.takes.marshal(values)
+        stub = await self.raw_call(interface, opnum, stub, timeout_s, object_uuid)
         return operation.gives.unmarshal(stub)[0]
 
     async def raw_call(
-        self, interface: Interface, opnum: int, stub: bytes, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        interface: Interface,
+        opnum: int,
+        stub: bytes,
+        timeout_s: float = CALL_TIMEOUT_S,
+        object_uuid: Guid | None = None,
     ) -> bytes:
         """Make a call with a stub; return the answer's. Raises Fault, RpcFailed."""
         context_id = next(k for k, one in self._contexts.items() if one is interface)
         number = self._number()
         future = self._expect(number)
-        self._request(number, context_id, opnum, stub)
+        self._request(number, (context_id, opnum, object_uuid), stub)
         return bytes(await self._wait(future, timeout_s))
 
-    def _request(self, number: int, context_id: int, opnum: int, stub: bytes) -> None:
+    def _request(self, number: int, target: tuple[int, int, Guid | None], stub: bytes) -> None:
         provider = self._provider
         token_size = 0 if provider is None else provider.signature_size(self._level)
-        room = self._size - CALL_HEADER_SIZE_BYTES
+        context_id, opnum, object_uuid = target
+        uuid = object_uuid or b""
+        head_size = CALL_HEADER_SIZE_BYTES + len(uuid)
+        room = self._size - head_size
         if provider is not None:
             room -= TRAILER_SIZE_BYTES + token_size
         room -= room % _PAD_BYTES
@@ -158,13 +194,14 @@ class RpcClient(asyncio.Protocol):
             flags = (PduFlag.FIRST if at == 0 else 0) | (
                 PduFlag.LAST if at + room >= len(stub) else 0
             )
-            head = request_head(context_id, opnum, len(stub) - at)
+            flags |= PduFlag.OBJECT_UUID if uuid else 0
+            head = request_head(context_id, opnum, len(stub) - at) + uuid
             if provider is None:
-                length = CALL_HEADER_SIZE_BYTES + len(part)
+                length = head_size + len(part)
                 self._write(write_header(PduType.REQUEST, flags, number, length) + head + part)
                 continue
             pad = -len(part) % _PAD_BYTES
-            length = CALL_HEADER_SIZE_BYTES + len(part) + pad + TRAILER_SIZE_BYTES + token_size
+            length = head_size + len(part) + pad + TRAILER_SIZE_BYTES + token_size
             header = write_header(PduType.REQUEST, flags, number, length, token_size)
             trailer = write_trailer(self._auth_type, self._level, pad, _AUTH_CONTEXT_ID)
             buffers = Buffers(header + head, part + bytes(pad), trailer)

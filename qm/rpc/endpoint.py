@@ -43,7 +43,15 @@ class RpcAccess(msgspec.Struct, frozen=True):
     """Interfaces that may be called without logging on."""
 
 
+class ObjectImplementations(msgspec.Struct, frozen=True):
+    """What objects over DCOM need: `qm.rpc.dcom.service.Dcom` has it."""
+
+    on_mapper_port: Mapping[Interface, object] = {}
+    on_port: Mapping[Interface, object] = {}
+
+
 AS_DECLARED: Final = RpcAccess()
+NO_OBJECTS: Final = ObjectImplementations()
 
 
 class RpcEndpoint:
@@ -57,18 +65,27 @@ class RpcEndpoint:
         metrics: Metrics,
         access: RpcAccess = AS_DECLARED,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
+        objects: ObjectImplementations = NO_OBJECTS,
     ) -> None:
-        """`implementations`: of the interfaces that stand on `settings.port`."""
+        """`implementations`: of the interfaces that stand on `settings.port`, beside `objects`,
+        which the mapper does not tell.
+        """
         self._settings = settings
         self._interfaces = list(implementations)
         associations: Final = Associations(secrets.token_bytes)
         self._associations = associations
-        mapper = {MAPPER: EndpointMapper(self._registered)}
+        mapper = {MAPPER: EndpointMapper(self._registered), **objects.on_mapper_port}
         self._ports = RpcPorts(
             settings.addresses,
             [
                 _port(settings.mapper_port, mapper, providers, associations, access),
-                _port(settings.port, implementations, providers, associations, access),
+                _port(
+                    settings.port,
+                    {**implementations, **objects.on_port},
+                    providers,
+                    associations,
+                    access,
+                ),
             ],
             RpcMetrics(metrics, asyncio.get_running_loop().time),
             bind,

@@ -7,6 +7,9 @@ rpc_receives_per_s, grpc_receives_per_s     by readers and bytes of a body
 wait_p50_ms                                 from a Send's answer to that of the read that waited
 idle_reader_kib                             memory of a reader that waits, node's and client's side
 idle_2000_core_percent                      of a core, while 2,000 reads wait on 40 connections
+dcom_activations_per_s                      objects made, one after another
+dcom_sends_per_s_*, dcom_receives_per_s_*   of one program, 1 KiB, by name (late), by slot (early)
+dcom_object_kib, dcom_idle_client_kib       memory, node's and client's side
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from typing import Any
 import uvloop
 
 from qm.rpc.remote_read.interface import REMOTE_READ
+from tests.bench.rpc_objects import objects
 from tests.cluster.harness import HarnessNode, until
 from tests.unit.api.world import Client, bodies
 from tests.unit.rpc.reading import INFINITE, ORDERS, RemoteReader, RpcWorld, rpc_world, with_orders
@@ -132,6 +136,7 @@ async def main() -> None:
                 )
             report["wait_p50_ms"] = round(statistics.median(await waits(world, client)), 2)
             report |= await idle(world, node)
+    report |= await objects()
     text = json.dumps(report, indent=2)
     print(text)
     Path("build").mkdir(exist_ok=True)

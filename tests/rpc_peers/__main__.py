@@ -7,18 +7,19 @@ from pathlib import Path
 from tests.cluster.harness import run
 from tests.unit.rpc.reading import MAPPER_PORT, rpc_world, with_orders
 
-CLIENT = Path(__file__).with_name("impacket_client.py")
+CLIENTS = [Path(__file__).with_name(f"impacket_{name}.py") for name in ("client", "objects")]
 
 
 async def main(python: str) -> None:
-    async with rpc_world(require_mic=False) as made:
+    async with rpc_world(require_mic=False, objects=True) as made:
         node = await made.harness.leader()
         async with made.client(await made.leader()) as client:
             await with_orders(client, b"one", b"x" * 100_000)
-        process = await asyncio.create_subprocess_exec(
-            python, str(CLIENT), node.host, str(MAPPER_PORT)
-        )
-        assert await process.wait() == 0
+        for each in CLIENTS:
+            process = await asyncio.create_subprocess_exec(
+                python, str(each), node.host, str(MAPPER_PORT)
+            )
+            assert await process.wait() == 0, each.name
 
 
 if __name__ == "__main__":

@@ -101,6 +101,15 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
+class _Values(dict[str, Any]):
+    """What was put or read; a server holds many messages, so defaults are not kept in each."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> Any:
+        return _DEFAULTS[name]
+
+
 def _checked(name: str, text: str, check: Callable[[Any], bool], code: int) -> Any:
     """Return a property that refuses what `check` does not accept, with `code`."""
 
@@ -143,7 +152,7 @@ class MSMQMessage:
     def __init__(self, service: ObjectFactory) -> None:
         """An application's new message."""
         self._service = service
-        self._values: dict[str, Any] = dict(_DEFAULTS)
+        self._values: dict[str, Any] = _Values()
         self._put: set[str] = set()
         self._body: tuple[bytes, int] = (b"", VT_EMPTY)
         self._certificate_cache = b""
@@ -196,6 +205,11 @@ class MSMQMessage:
     @Body.setter
     def Body(self, value: Any) -> None:
         self._body = to_body(value)
+
+    @property
+    def typed_body(self) -> tuple[bytes, int]:
+        """The body as bytes, and their VARTYPE."""
+        return self._body
 
     @property
     def BodyLength(self) -> int:

@@ -151,6 +151,18 @@ class RpcSection(Section, frozen=True, kw_only=True):
     anonymous_receive: bool = False
     """Whether programs may read without logging on, as those of a workgroup do: from queues whose
     access list gives ANONYMOUS LOGON (S-1-5-7) the right."""
+    objects: bool = False
+    """Whether to offer the MSMQ objects over DCOM: `CreateObject` with this host's name."""
+    names: tuple[str, ...] = ()
+    """Host names that programs dial to reach objects here, the preferred one first; the address
+    that a program dialled is known without."""
+    sink_port: Port = MAPPER_PORT
+    """TCP port at which programs that wait for MSMQEvent are asked for their sinks; Windows has no
+    other one than 135."""
+    sink_user: str = ""
+    """Account by which this node logs on at those programs' computers; empty = it does not."""
+    sink_password_file: Path | None = None
+    """Holds that account's password, and nothing else; readable by its owner alone."""
     users_file: Path | None = None
     """Accounts for NTLM, made by `qm user add`; readable by its owner alone, read again when it
     changes; without it nobody can log on."""

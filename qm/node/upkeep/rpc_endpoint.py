@@ -6,7 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from qm.api.data.service import Data
 from qm.api.gate.operations import Operations
@@ -14,7 +14,13 @@ from qm.cluster.cluster import Cluster
 from qm.edge.tcp.listeners import bind
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
-from qm.rpc.endpoint import RpcAccess, RpcEndpoint, RpcSettings
+from qm.rpc.endpoint import (
+    NO_OBJECTS,
+    ObjectImplementations,
+    RpcAccess,
+    RpcEndpoint,
+    RpcSettings,
+)
 from qm.rpc.path_names import QMCOMM, PathNames
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.remote_management.interface import QMMGMT
@@ -22,15 +28,22 @@ from qm.rpc.remote_management.service import Audit, RemoteManagement
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.service import FINISH_MAX_S, ReadPorts, RemoteRead
 from qm.rpc.security.accounts import Logons
-from qm.rpc.security.ntlm import NtlmTarget
+from qm.rpc.security.ntlm import NtlmClient, NtlmTarget
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.users_file import UsersFile
+
+if TYPE_CHECKING:
+    from qm.rpc.dcom.client import Logon
+    from qm.rpc.dcom.mqac.callers import Channels
+    from qm.rpc.dcom.service import Dcom
 
 PORT_STEP_COUNT: Final = 11
 """Between the ports of two nodes, as MSMQ itself steps when a port is taken [MS-MQRR 3.1.4.1]."""
 _FILETIME_OF_EPOCH: Final = 116_444_736_000_000_000
 _NS_PER_TICK: Final = 100
 _PORT_MAX: Final = 65_535
+_NODES_MAX: Final = 1 << 16
+"""Numbers of nodes in identifiers of objects."""
 _NUMBER_AT_END: Final = re.compile(r"(\d+)$")
 
 
@@ -45,8 +58,10 @@ class WindowsEndpoint:
         operations: Operations,
         audit: Audit,
         metrics: Metrics,
+        channels: "Channels",
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
+        """`channels`: of the node's API, for objects."""
         self._config = config
         self._cluster = cluster
         ports = ReadPorts(cluster, data.proposer, data.sessions, data.waits, data.bodies)
@@ -54,6 +69,8 @@ class WindowsEndpoint:
         self._management = RemoteManagement(cluster, data.proposer, operations, audit)
         self._metrics = metrics
         self._bind = bind
+        self._channels = channels
+        self._dcom: Dcom | None = None
         self.rpc: RpcEndpoint | None = None
         """None while it is off or stopped."""
 
@@ -74,16 +91,48 @@ class WindowsEndpoint:
             {REMOTE_READ.syntax.uuid: level},
             frozenset((REMOTE_READ.syntax.uuid,)) if rpc.anonymous_receive else frozenset(),
         )
+        if rpc.objects:
+            self._dcom = self._new_dcom()
         implementations = {
             REMOTE_READ: self._remote_read,
             QMMGMT: self._management,
             QMCOMM: PathNames(self._cluster),
         }
         endpoint = RpcEndpoint(
-            settings, implementations, providers, self._metrics, access, self._bind
+            settings,
+            implementations,
+            providers,
+            self._metrics,
+            access,
+            self._bind,
+            NO_OBJECTS
+            if self._dcom is None
+            else ObjectImplementations(self._dcom.on_mapper_port, self._dcom.on_port),
         )
         await endpoint.start()
         self.rpc = endpoint
+        if self._dcom is not None:
+            self._dcom.start()
+
+    def _new_dcom(self) -> "Dcom":
+        from qm.rpc.dcom.service import Dcom, DcomSettings  # loads the client of the API
+
+        rpc = self._config.rpc
+        number = _NUMBER_AT_END.search(self._config.name)
+        node = int(number.group()) % _NODES_MAX if number is not None else 0
+        settings = DcomSettings(node, rpc.names, self._sink_logon(), rpc.sink_port)
+        return Dcom(settings, self._channels, self._port, self._metrics)
+
+    def _sink_logon(self) -> "Logon":
+        """Return how sinks of programs are called. Raises OSError."""
+        from qm.rpc.dcom.client import Logon
+
+        rpc = self._config.rpc
+        if not rpc.sink_user or rpc.sink_password_file is None:
+            return Logon(lambda: None)
+        domain, _, user = rpc.sink_user.rpartition("\\")
+        password = rpc.sink_password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        return Logon(lambda: NtlmClient(user, password, domain, secrets.token_bytes))
 
     def _port(self) -> int:
         return 0 if self.rpc is None else port_of(self._config)
@@ -116,6 +165,9 @@ class WindowsEndpoint:
         if self.rpc is not None:
             endpoint, self.rpc = self.rpc, None
             await endpoint.stop()
+            if self._dcom is not None:
+                dcom, self._dcom = self._dcom, None
+                await dcom.stop(within_s)
             await self._remote_read.stop(within_s)
 
 

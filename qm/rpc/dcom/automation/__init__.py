@@ -1,0 +1,1 @@
+"""[MS-OAUT]: VARIANT, BSTR, SAFEARRAY, IDispatch."""

@@ -1,0 +1,333 @@
+"""MSMQEvent over DCOM: its sinks are objects of its client, which this node calls.
+
+A sink is looked for at the address that its client calls from, never where its reference says:
+nobody can have this node knock on other doors.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final, NoReturn
+
+import msgspec
+from typing_extensions import override
+
+from qm.client.errors import MqError
+from qm.client.mqac import MSMQEvent, MSMQQueue
+from qm.client.mqac.constants import (
+    CONNECT_E_ADVISELIMIT,
+    CONNECT_E_CANNOTCONNECT,
+    CONNECT_E_NOCONNECTION,
+    E_NOTIMPL,
+    E_POINTER,
+)
+from qm.client.mqac.event import CONNECTIONS_MAX
+from qm.observe.metrics import Metrics
+from qm.rpc.client import RpcFailed
+from qm.rpc.dcom.automation.dispatch import (
+    DISPATCH_OPERATIONS,
+    IDISPATCH,
+    InvokeFlag,
+    arguments_of,
+)
+from qm.rpc.dcom.automation.variant import Variant
+from qm.rpc.dcom.automation.vartypes import VarType
+from qm.rpc.dcom.client import Logon, Server
+from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.limits import SINKS_PER_CALLER_MAX
+from qm.rpc.dcom.mqac.definitions import definitions
+from qm.rpc.dcom.mqac.members import Done, executed
+from qm.rpc.dcom.mqac.threads import LoopRunner, Threads, Work
+from qm.rpc.dcom.runtime.exporter import Owner
+from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, NULL
+from qm.rpc.dcom.runtime.objref import Bindings, Objref
+from qm.rpc.dcom.runtime.orpc import orpc_interface
+from qm.rpc.interface import Fault, Interface
+
+logger: Final = logging.getLogger(__name__)
+
+EVENTS: Final = "_DMSMQEventEvents"
+ARRIVED, ARRIVED_ERROR = 0, 1
+"""DISPIDs of its members (AC-A38)."""
+CONNECT_S: Final = 5.0
+"""How long a client may take to answer for its sink."""
+TRIES: Final = 4
+"""Calls of a sink that fails, each after twice the pause."""
+PAUSE_FIRST_S: Final = 0.5
+_LCID: Final = 0x0409
+
+
+class SinkPlace(msgspec.Struct, frozen=True):
+    """Whose sinks an event has, and how this node is reached from there."""
+
+    owner: Owner
+    resolver: Bindings
+
+
+class Sink:
+    """A client's sink, reached."""
+
+    def __init__(self, server: Server, ref: Objref) -> None:
+        self.server = server
+        self.ref = ref
+
+    @property
+    def interface(self) -> Interface:
+        """By which it is invoked: its own, or IDispatch."""
+        return IDISPATCH if self.ref.iid == IID_IDISPATCH else events_interface()
+
+
+def events_interface() -> Interface:
+    """Return the interface of sinks."""
+    found = _INTERFACES.get(EVENTS)
+    if found is None:
+        iid = definitions().named(EVENTS).guid
+        found = _INTERFACES[EVENTS] = orpc_interface(EVENTS, iid, DISPATCH_OPERATIONS)
+    return found
+
+
+_INTERFACES: Final[dict[str, Interface]] = {}
+
+
+class ConnectionPoints:
+    """IEnumConnectionPoints over the one that an event has."""
+
+    def __init__(self, points: tuple[Any, ...], at: int = 0) -> None:
+        self._points = points
+        self._at = at
+
+    def Next(self, cConnections: int) -> tuple[list[Any], int]:
+        """Return the next ones, and how many."""
+        found = list(self._points[self._at : self._at + cConnections])
+        self._at += len(found)
+        return found, len(found)
+
+    def Skip(self, cConnections: int) -> bool:
+        """Leave some out; whether there were so many."""
+        left = len(self._points) - self._at
+        self._at += min(cConnections, left)
+        return cConnections <= left
+
+    def Reset(self) -> None:
+        """Begin again."""
+        self._at = 0
+
+    def Clone(self) -> "ConnectionPoints":
+        """Return another one at the same place."""
+        return ConnectionPoints(self._points, self._at)
+
+
+class DcomEvent(MSMQEvent):
+    """MSMQEvent with sinks on another computer."""
+
+    def __init__(self, sinks: "Sinks", place: SinkPlace) -> None:
+        super().__init__()
+        self._remote = sinks
+        self.place: Final = place
+        self.connected: dict[int, Sink] = {}
+        self._next = itertools.count(1)
+
+    @override
+    def EnumConnectionPoints(self) -> Any:
+        return ConnectionPoints((self,))
+
+    @override
+    def FindConnectionPoint(self, riid: Any) -> MSMQEvent:
+        if riid != definitions().named(EVENTS).guid:
+            raise MqError(CONNECT_E_NOCONNECTION)
+        return self
+
+    @override
+    def GetConnectionInterface(self) -> Any:
+        return definitions().named(EVENTS).guid
+
+    @override
+    def Advise(self, pUnkSink: Any) -> int:
+        if pUnkSink is None:
+            raise MqError(E_POINTER)
+        if len(self.connected) >= CONNECTIONS_MAX:
+            raise MqError(CONNECT_E_ADVISELIMIT)
+        sink = self._remote.reach(pUnkSink, self.place.owner)
+        cookie = next(self._next)
+        self.connected[cookie] = sink
+        return cookie
+
+    @override
+    def Unadvise(self, dwCookie: int) -> None:
+        sink = self.connected.pop(dwCookie, None)
+        if sink is None:
+            raise MqError(CONNECT_E_NOCONNECTION)
+        self._remote.leave(sink)
+
+    @override
+    def EnumConnections(self) -> NoReturn:
+        raise MqError(E_NOTIMPL)
+
+    @override
+    def FireArrivedEvent(self, pq: MSMQQueue, msgcursor: int) -> None:
+        self._remote.fire(self, pq, msgcursor, Done(Hresult.S_OK))
+
+    @override
+    def FireArrivedErrorEvent(self, pq: MSMQQueue, hrStatus: int, msgcursor: int) -> None:
+        self._remote.fire(self, pq, msgcursor, Done(hrStatus))
+
+    @override
+    def watch(self, queue: MSMQQueue, cursor: int, look: Callable[[], object]) -> None:
+        self._remote.watch(self, queue, cursor, look)
+
+    def drop(self) -> Iterator[Sink]:
+        """Return its sinks, which it has no more."""
+        sinks, self.connected = self.connected, {}
+        return iter(sinks.values())
+
+
+Refer = Callable[[Any, SinkPlace], bytes]
+"""Return an IDispatch pointer of an object for a client. Raises ComError."""
+Waits = Callable[[Any, Work], Callable[[], None]]
+"""Note that a work waits in an object; call the result when it has ended."""
+
+
+class Sinks:
+    """Calls clients' sinks. Use it in the event loop, but for `reach`, `fire` and `watch`."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        runner: LoopRunner,
+        logon: Logon,
+        resolver_port: int,
+        refer: Refer,
+        waits: Waits,
+        metrics: Metrics,
+    ) -> None:
+        """`resolver_port`: of clients."""
+        self._loop = asyncio.get_running_loop()
+        self._threads = threads
+        self._runner = runner
+        self._logon = logon
+        self._port = resolver_port
+        self._refer = refer
+        self._waits = waits
+        self._events = metrics.counter("quorate_dcom_events_total")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: dict[Owner, int] = {}
+
+    # Connections ---------------------------------------------------------------------------
+
+    def reach(self, ref: Any, owner: Owner) -> Sink:
+        """Return a sink that answers. Raises MqError CONNECT_E_CANNOTCONNECT."""
+        if not isinstance(ref, Objref):
+            raise MqError(CONNECT_E_CANNOTCONNECT, "the sink is no object of the caller's")
+        return self._runner.call(self._reach(ref, owner.address))
+
+    async def _reach(self, ref: Objref, address: str) -> Sink:
+        server = Server(address, self._port, self._logon, only_host=address)
+        wanted = (definitions().named(EVENTS).guid, IID_IDISPATCH)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await server.resolve(ref.oxid)
+                for one in await server.query(ref.ipid, *wanted):
+                    if isinstance(one, Objref):
+                        return Sink(server, one)
+        except (RpcFailed, Fault, TimeoutError) as error:
+            server.close()
+            self._events.labels("unreachable").inc()
+            text = f"the sink at {address} does not answer: {error or 'no answer in time'}"
+            raise MqError(CONNECT_E_CANNOTCONNECT, text) from error
+        server.close()
+        raise MqError(CONNECT_E_CANNOTCONNECT, "the sink has neither the events nor IDispatch")
+
+    def leave(self, sink: Sink) -> None:
+        """Give a sink up."""
+        self._loop.call_soon_threadsafe(self._begin, self._leave(sink))
+
+    async def _leave(self, sink: Sink) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await sink.server.release(sink.ref)
+        except (RpcFailed, Fault, TimeoutError):
+            pass  # its client notices that it is not pinged
+        finally:
+            sink.server.close()
+
+    # Notifications -------------------------------------------------------------------------
+
+    def watch(
+        self, event: DcomEvent, queue: MSMQQueue, cursor: int, look: Callable[[], object]
+    ) -> None:
+        """Tell an event's sinks, once, when `look` returns or raises MqError."""
+        begin = partial(self._watch, event, queue, cursor, look)
+        self._loop.call_soon_threadsafe(lambda: self._begin(begin()))
+
+    async def _watch(
+        self, event: DcomEvent, queue: MSMQQueue, cursor: int, look: Callable[[], object]
+    ) -> None:
+        owner = event.place.owner
+        if self._watching.get(owner, 0) >= SINKS_PER_CALLER_MAX:
+            await self._tell(event, queue, cursor, Done(Hresult.E_OUTOFMEMORY))
+            return
+        self._watching[owner] = self._watching.get(owner, 0) + 1
+        work = Work()
+        ended = self._waits(queue, work)
+        try:
+            done = await self._threads.run(work, partial(executed, look))
+        except Fault:
+            done = Done(Hresult.E_OUTOFMEMORY)
+        finally:
+            ended()
+            self._watching[owner] -= 1
+            if not self._watching[owner]:
+                del self._watching[owner]
+        if not work.is_given_up:
+            await self._tell(event, queue, cursor, done)
+
+    def fire(self, event: DcomEvent, queue: Any, cursor: int, done: Done) -> None:
+        """Tell an event's sinks now."""
+        self._loop.call_soon_threadsafe(lambda: self._begin(self._tell(event, queue, cursor, done)))
+
+    async def _tell(self, event: DcomEvent, queue: Any, cursor: int, done: Done) -> None:
+        """Call every sink: Arrived, or ArrivedError with the status."""
+        for sink in list(event.connected.values()):
+            await self._invoke(event, sink, queue, cursor, done.status)
+
+    async def _invoke(
+        self, event: DcomEvent, sink: Sink, queue: Any, cursor: int, status: int
+    ) -> None:
+        pause = PAUSE_FIRST_S
+        for attempt in range(TRIES):
+            if attempt:
+                await asyncio.sleep(pause)
+                pause *= 2
+            try:
+                pointer = None if queue is None else self._refer(queue, event.place)
+                numbers = [Variant(VarType.I4, cursor)]
+                if status:
+                    numbers.insert(0, Variant(VarType.I4, status - (status >> 31 << 32)))
+                arguments = arguments_of([Variant(VarType.DISPATCH, pointer), *numbers])
+                dispid = ARRIVED_ERROR if status else ARRIVED
+                given = [dispid, NULL, _LCID, InvokeFlag.METHOD, arguments, 0, [], []]
+                await sink.server.call(sink.ref.ipid, sink.interface, 6, given, CONNECT_S)
+            except (RpcFailed, Fault, ComError) as error:
+                logger.debug("a sink of %s failed: %s", event.place.owner.name, error)
+            else:
+                self._events.labels("delivered").inc()
+                return
+        self._events.labels("failed").inc()
+        logger.info("a sink of %s was given up", event.place.owner.name)
+
+    def _begin(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("telling a sink failed", exc_info=task.exception())
+
+    def close(self) -> None:
+        """Tell no more."""
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,1 @@
+"""[MS-DCOM]: object references, activation, reference counts, pings."""

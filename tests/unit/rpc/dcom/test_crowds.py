@@ -1,0 +1,99 @@
+"""Many programs and many objects at once, and programs that do as they like."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from qm.rpc.client import RpcFailed
+from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
+from qm.rpc.dcom.runtime.orpc import OrpcThis
+from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
+from qm.rpc.interface import Fault
+from tests.cluster.harness import run
+from tests.unit.rpc.dcom.scripts import RECEIVE, Program, clsid, dcom_world, iid
+
+PROGRAMS = 30
+OBJECTS = 500
+
+
+def test_many_programs_work_at_once_and_each_gets_its_own() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            first = await world.program()
+            await (await first.queue_info()).call("Create")
+            programs = [await world.program() for _ in range(PROGRAMS)]
+
+            async def work(program: Program, number: int) -> str:
+                await program.send(f"from {number}")
+                queue = await program.opened(RECEIVE)
+                found = await queue.call("Receive", ReceiveTimeout=10_000)
+                return str(await found.get("Body"))
+
+            seen = await asyncio.gather(*map(work, programs, range(PROGRAMS)))
+            assert sorted(seen) == sorted(f"from {k}" for k in range(PROGRAMS))
+            for each in (first, *programs):
+                each.close()
+
+    run(scenario())
+
+
+def test_many_objects_are_held_and_released() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            refs = []
+            for _ in range(OBJECTS):
+                refs += await program.server.create(clsid("MSMQMessage"), iid("IMSMQMessage4"))
+            assert len({one.oid for one in refs}) == OBJECTS
+            await program.server.release(*refs)
+            _, status = await program.server.call(
+                program.server.ipid_rem_unknown,
+                IREMUNKNOWN,
+                3,
+                (refs[0].ipid, 1, 1, [IID_IUNKNOWN]),
+            )
+            assert status == Hresult.RPC_E_INVALID_OBJECT
+            program.close()
+
+    run(scenario())
+
+
+def test_other_versions_of_com_are_refused_without_harm() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            message = await program.create("MSMQMessage")
+            good = program.server.this
+            for this, status in (
+                (OrpcThis(bytes(16), 6, 0), Hresult.RPC_E_VERSION_MISMATCH),
+                (OrpcThis(bytes(16), flags=2), Hresult.RPC_E_INVALID_HEADER),
+            ):
+                program.server.this = lambda this=this: this  # type: ignore[method-assign,misc]
+                with pytest.raises(Fault) as refused:
+                    await message.get("Label")
+                assert refused.value.status == status
+            program.server.this = good  # type: ignore[method-assign]
+            assert await message.get("Label") == ""
+            program.close()
+
+    run(scenario())
+
+
+def test_a_node_that_stops_ends_the_calls_that_wait() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            await (await program.queue_info()).call("Create")
+            queue = await program.opened(RECEIVE)
+            waiting = asyncio.ensure_future(queue.call("Receive"))
+            await asyncio.sleep(0.2)
+            node = await world.harness.leader()
+            await node.service.windows.stop()
+            with pytest.raises((ComError, Fault, RpcFailed)):
+                await asyncio.wait_for(waiting, 10)
+            program.close()
+
+    run(scenario())

@@ -1,0 +1,256 @@
+"""MSMQEvent: a program's sink is told, through its own object exporter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from qm.client.mqac.constants import (
+    CONNECT_E_CANNOTCONNECT,
+    CONNECT_E_NOCONNECTION,
+    E_NOTIMPL,
+    E_POINTER,
+)
+from qm.observe.metrics import Metrics
+from qm.rpc.association.connection import Served
+from qm.rpc.association.groups import Associations
+from qm.rpc.dcom.automation.dispatch import ExceptionInfo
+from qm.rpc.dcom.automation.variant import Variant
+from qm.rpc.dcom.automation.vartypes import VarType
+from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.mqac.events import ARRIVED, ARRIVED_ERROR, events_interface
+from qm.rpc.dcom.mqac.wire import object_interfaces
+from qm.rpc.dcom.runtime.activation import IREMOTESCMACTIVATOR
+from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IUNKNOWN
+from qm.rpc.dcom.runtime.objref import Bindings, Objref, parse_objref, standard_bytes, write_objref
+from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
+from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER
+from qm.rpc.interface import Interface
+from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.server.call import Call
+from qm.rpc.server.ports import Port, RpcPorts
+from qm.rpc.server.rpc_metrics import RpcMetrics
+from qm.wire.codes import ErrorCode
+from tests.cluster.harness import run
+from tests.unit.rpc.dcom.scripts import (
+    OMITTED,
+    RECEIVE,
+    Late,
+    Program,
+    clsid,
+    dcom_world,
+    eventually,
+    iid,
+)
+from tests.unit.rpc.dialogue import NoProviders
+
+SINK_PORT, SINK_OBJECTS = 11360, 11361
+HERE = "127.0.0.1"
+OXID, OID, REM_UNKNOWN, SINK = 0x77, 0x78, b"r" * 16, b"s" * 16
+
+
+class Sink:
+    """A program's exporter with one sink. Without protection, as a program may choose to be."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, list[Variant]]] = []
+        self.failures = 0
+        self.released = 0
+
+    def resolve_2(self, call: Call, given: list[Any]) -> list[Any]:
+        # The wrong host: whoever calls a sink takes the port alone.
+        bindings = Bindings((f"192.0.2.1[{SINK_OBJECTS}]",), (9,))
+        return [bindings, REM_UNKNOWN, 1, (5, 7), 0 if given[0] == OXID else 1910]
+
+    def query_interface(self, call: Call, given: list[Any]) -> list[Any]:
+        _, ipid, refs, _, iids = given
+        assert ipid == b"u" * 16
+        found = [
+            (0, standard_bytes(Objref(one, OXID, OID, SINK, refs)))
+            if one == iid("_DMSMQEventEvents")
+            else (Hresult.E_NOINTERFACE, bytes(40))
+            for one in iids
+        ]
+        return [None, found, Hresult.S_FALSE]
+
+    def release(self, call: Call, given: list[Any]) -> list[Any]:
+        self.released += 1
+        return [None, 0]
+
+    def invoke(self, call: Call, given: list[Any]) -> list[Any]:
+        assert call.request.object_uuid == SINK
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("busy")
+        _, dispid, _, _, _, arguments, *_ = given
+        self.told.append((dispid, arguments.values[::-1]))
+        return [None, Variant(), ExceptionInfo(), 0, [], 0]
+
+
+def opened(interface: Interface) -> Interface:
+    return msgspec.structs.replace(interface, level=AuthLevel.NONE)
+
+
+@contextlib.asynccontextmanager
+async def sink() -> AsyncIterator[Sink]:
+    made = Sink()
+    associations = Associations(secrets.token_bytes)
+
+    def port(number: int, *interfaces: Interface) -> Port:
+        served = {(one.syntax.uuid, one.syntax.major): opened(one) for one in interfaces}
+        objects = {one.syntax.uuid: made for one in interfaces}
+        return Port(number, Served(served, NoProviders(), associations), objects)
+
+    ports = RpcPorts(
+        [HERE],
+        [
+            port(SINK_PORT, IOBJECTEXPORTER, IREMOTESCMACTIVATOR),
+            port(SINK_OBJECTS, IREMUNKNOWN, events_interface()),
+        ],
+        RpcMetrics(Metrics(CollectorRegistry()), asyncio.get_running_loop().time),
+    )
+    await ports.start()
+    try:
+        yield made
+    finally:
+        await ports.stop()
+
+
+CONTAINER = object_interfaces()[iid("IConnectionPointContainer")]
+POINT = object_interfaces()[iid("IConnectionPoint")]
+QUEUE4 = object_interfaces()[iid("IMSMQQueue4")]
+REFERENCE = write_objref(Objref(IID_IUNKNOWN, OXID, OID, b"u" * 16, 5))
+
+
+async def event_of(program: Program) -> tuple[Late, Objref, Objref]:
+    """An event, as an object, a container, and a connection point."""
+    server = program.server
+    event, container = await server.create(
+        clsid("MSMQEvent"), iid("IMSMQEvent3"), CONTAINER.syntax.uuid
+    )
+    pointer, status = await server.call(container.ipid, CONTAINER, 4, [iid("_DMSMQEventEvents")])
+    assert status == 0
+    point = parse_objref(pointer)
+    assert isinstance(point, Objref)
+    return Late(server, event), container, point
+
+
+@pytest.mark.spec("AC-3.16-02", "AC-3.16.4.4-01")
+def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
+    async def scenario() -> None:
+        async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
+            program = await world.program()
+            info = await program.queue_info()
+            await info.call("Create")
+            event, _, point = await event_of(program)
+            cookie, status = await program.server.call(point.ipid, POINT, 5, [REFERENCE])
+            assert status == 0
+            queue = await program.opened(RECEIVE)
+            (early, *_) = await program.server.query(queue.ref.ipid, iid("IMSMQQueue4"))
+            assert isinstance(early, Objref)
+
+            async def notify(timeout_ms: int) -> None:
+                given = [write_objref(event.ref), OMITTED, Variant(VarType.I4, timeout_ms)]
+                assert await program.server.call(early.ipid, QUEUE4, 15, given) == [0]
+
+            async def count(wanted: int) -> None:
+                async def is_there() -> bool:
+                    return len(told.told) >= wanted
+
+                await eventually(is_there)
+                assert len(told.told) == wanted
+
+            await notify(-1)
+            await asyncio.sleep(0.2)
+            assert told.told == []
+            await program.send("news")
+            await count(1)
+            dispid, arguments = told.told[0]
+            assert dispid == ARRIVED
+            assert arguments[1] == Variant(VarType.I4, 0)
+            # The queue that it is told of is a live object.
+            found = Late(program.server, parse_objref(arguments[0].value))  # type: ignore[arg-type]
+            assert await found.get("IsOpen2") is True
+            await found.call("Receive", ReceiveTimeout=0)
+
+            # A sink that fails is called again.
+            told.failures = 1
+            await notify(100)
+            await count(2)
+            dispid, arguments = told.told[1]
+            assert dispid == ARRIVED_ERROR
+            status = ErrorCode.MQ_ERROR_IO_TIMEOUT - (1 << 32)
+            assert arguments[1] == Variant(VarType.I4, status)
+
+            assert await program.server.call(point.ipid, POINT, 6, [cookie]) == [0]
+            again = await program.server.call(point.ipid, POINT, 6, [cookie])
+            assert again == [CONNECT_E_NOCONNECTION]
+
+            async def is_released() -> bool:
+                return told.released == 1
+
+            await eventually(is_released)
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.16.4.5.1-01", "AC-3.16.4.5.2-01")
+def test_connection_points_answer_as_the_document_has_it() -> None:
+    async def scenario() -> None:
+        async with dcom_world(sink_port=SINK_PORT) as world:
+            program = await world.program()
+            event, container, point = await event_of(program)
+            server = program.server
+            wrong = await server.call(container.ipid, CONTAINER, 4, [IID_IUNKNOWN])
+            assert wrong == [None, CONNECT_E_NOCONNECTION]
+            # Nobody listens there.
+            refused = await server.call(point.ipid, POINT, 5, [REFERENCE])
+            assert refused == [0, CONNECT_E_CANNOTCONNECT]
+            assert await server.call(point.ipid, POINT, 5, [None]) == [0, E_POINTER]
+            found, status = await server.call(point.ipid, POINT, 3, [])
+            assert (found, status) == (iid("_DMSMQEventEvents"), 0)
+            back, status = await server.call(point.ipid, POINT, 4, [])
+            assert status == 0
+            assert parse_objref(back).iid == iid("IConnectionPointContainer")
+            assert await server.call(point.ipid, POINT, 7, []) == [None, E_NOTIMPL]
+            pointer, status = await server.call(container.ipid, CONTAINER, 3, [])
+            points = parse_objref(pointer)
+            assert isinstance(points, Objref)
+            interface = object_interfaces()[points.iid]
+            listed, fetched, status = await server.call(points.ipid, interface, 3, [5])
+            assert (len(listed.items), fetched) == (1, 1)
+            assert parse_objref(listed.items[0]).iid == iid("IConnectionPoint")
+            assert await server.call(points.ipid, interface, 4, [1]) == [Hresult.S_FALSE]
+            assert await server.call(points.ipid, interface, 5, []) == [0]
+            _, status = await server.call(points.ipid, interface, 6, [])
+            assert status == 0
+            (late,) = await server.query(event.ref.ipid, IID_IDISPATCH)
+            assert isinstance(late, Objref)
+            with pytest.raises(ComError) as missing:
+                await Late(server, late).get("Properties")
+            assert missing.value.status == E_NOTIMPL
+            program.close()
+
+    run(scenario())
+
+
+def test_private_members_of_an_event() -> None:
+    async def scenario() -> None:
+        async with dcom_world(sink_port=SINK_PORT) as world:
+            program = await world.program()
+            (private,) = await program.server.create(clsid("MSMQEvent"), iid("IMSMQPrivateEvent"))
+            late = Late(program.server, private)
+            assert await program.server.call(
+                late.ref.ipid, object_interfaces()[iid("IMSMQPrivateEvent")], 7, []
+            ) == [0, 0]
+            program.close()
+
+    run(scenario())

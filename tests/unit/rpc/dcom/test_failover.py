@@ -1,0 +1,67 @@
+"""Three nodes: a node that dies takes its objects with it, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from qm.rpc.client import RpcFailed
+from qm.rpc.dcom.automation.dispatch import IDISPATCH
+from qm.rpc.dcom.hresults import Hresult
+from qm.rpc.dcom.runtime.exporter import node_of
+from qm.rpc.interface import Fault
+from tests.cluster.harness import run
+from tests.unit.rpc.dcom.scripts import RECEIVE, dcom_world
+
+
+def test_a_program_goes_on_with_new_objects_at_another_node() -> None:
+    async def scenario() -> None:
+        async with dcom_world(3) as world:
+            await world.harness.leader()
+            here, there = await world.harness.followers()
+            program = await world.program(node=here)
+            await (await program.queue_info()).call("Create")
+            for body in ("one", "two", "three"):
+                await program.send(body)
+            queue = await program.opened(RECEIVE)
+            seen = [await (await queue.call("Receive", ReceiveTimeout=5000)).get("Body")]
+            # Objects of one node are unknown at the other; their numbers say whose they are.
+            other = await world.program(node=there)
+            foreign = await other.create("MSMQMessage")
+            assert node_of(foreign.ref.oxid) != node_of(queue.ref.oxid)
+            with pytest.raises(Fault) as unknown:
+                await other.server.call(queue.ref.ipid, IDISPATCH, 3, [])
+            assert unknown.value.status == Hresult.RPC_E_DISCONNECTED
+            await world.harness.kill(here.name)
+            with pytest.raises((RpcFailed, Fault)):
+                await queue.call("Receive", ReceiveTimeout=5000)
+            again = await other.opened(RECEIVE)
+            for _ in range(2):
+                found = await again.call("Receive", ReceiveTimeout=5000)
+                seen.append(await found.get("Body"))
+            assert seen == ["one", "two", "three"]
+            program.close()
+            other.close()
+
+    run(scenario())
+
+
+def test_a_leader_that_dies_is_a_late_answer() -> None:
+    async def scenario() -> None:
+        async with dcom_world(3) as world:
+            leader = await world.harness.leader()
+            here, there = await world.harness.followers()
+            program, sender = await world.program(node=here), await world.program(node=there)
+            await (await program.queue_info()).call("Create")
+            queue = await program.opened(RECEIVE)
+            waiting = asyncio.ensure_future(queue.call("Receive", ReceiveTimeout=20_000))
+            await asyncio.sleep(0.2)
+            await world.harness.kill(leader.name)
+            await sender.send("after the old leader")
+            found = await waiting
+            assert await found.get("Body") == "after the old leader"
+            program.close()
+            sender.close()
+
+    run(scenario())

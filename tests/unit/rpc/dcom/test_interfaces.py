@@ -1,0 +1,146 @@
+"""The data of [MC-MQAC]'s interfaces, and what is made of it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from qm.client import mqac
+from qm.client.mqac.transaction import TransactionImpl
+from qm.rpc.dcom.mqac.classes import Coclasses, ObjectClasses, coclass_of, interfaces_of
+from qm.rpc.dcom.mqac.definitions import Method, definitions
+from qm.rpc.dcom.mqac.events import ConnectionPoints, DcomEvent
+from qm.rpc.dcom.mqac.late_binding import table_of
+from qm.rpc.dcom.mqac.members import ENUMERATOR, inputs
+from qm.rpc.dcom.mqac.wire import object_interfaces
+from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IUNKNOWN
+from qm.rpc.pdu.codes import AuthLevel
+from tests.dcom_interfaces import TARGET, compact
+from tests.unit.rpc.dcom.scripts import clsid, iid
+
+PYTHON = {
+    **{one.name: getattr(mqac, one.name) for one in definitions().coclasses},
+    "MSMQEvent": DcomEvent,
+}
+OTHERS = {"ITransaction": TransactionImpl, "IEnumConnectionPoints": ConnectionPoints}
+
+
+def members() -> list[tuple[str, type, Method]]:
+    """(interface, class, method) of everything that objects have."""
+    found = []
+    for coclass in definitions().coclasses:
+        for name in coclass.interfaces:
+            for method in definitions().methods(name):
+                found.append((name, PYTHON[coclass.name], method))
+    for name, made in OTHERS.items():
+        found += [(name, made, method) for method in definitions().methods(name)]
+    return found
+
+
+@pytest.mark.spec("AC-1-02", "AC-6-11", "AC-3.9.4.2-01")
+def test_the_data_is_the_published_idl() -> None:
+    assert TARGET.read_text(encoding="utf-8") == compact()
+
+
+def test_it_has_all_interfaces_classes_and_methods() -> None:
+    found = definitions()
+    assert (len(found.interfaces), len(found.coclasses)) == (48, 15)
+    assert sum(len(one.methods) for one in found.interfaces) == 660
+
+
+def takes(function: object, count: int) -> bool:
+    """Whether it can be called with so many arguments besides the object."""
+    given = [object()] * (1 + count)
+    try:
+        inspect.signature(function).bind(*given)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
+
+
+def test_every_slot_of_every_object_has_its_member_in_python() -> None:
+    missing = []
+    for interface, made, method in members():
+        if method.name in (ENUMERATOR, "IEnumConnections"):
+            continue
+        found = inspect.getattr_static(made, method.name, None)
+        if method.kind == "method":
+            is_there = callable(found) and takes(found, len(inputs(method)))
+        else:
+            is_there = (
+                isinstance(found, property)
+                and (found.fget if method.kind == "get" else found.fset) is not None
+            )
+        if not is_there:
+            missing.append(f"{interface}.{method.name} ({method.kind})")
+    assert missing == []
+
+
+@pytest.mark.spec("AC-3.1-01", "RP-DCOM-3.1.1.5.4-06", "RP-DCOM-3.1.1.5.4-03")
+def test_every_interface_of_objects_can_be_bound() -> None:
+    served = object_interfaces()
+    for coclass in definitions().coclasses:
+        for name in coclass.interfaces:
+            interface = served[iid(name)]
+            assert interface.level is AuthLevel.INTEGRITY
+            assert (interface.syntax.major, interface.syntax.minor) == (0, 0)
+            opnums = {one.opnum for one in definitions().methods(name)}
+            assert opnums <= interface.operations.keys()
+            assert not {0, 1, 2} & interface.operations.keys()
+
+
+@pytest.mark.parametrize("name", sorted(PYTHON.keys() - {"MSMQEvent"}))
+def test_an_object_has_the_interfaces_of_its_class(name: str) -> None:
+    made = PYTHON[name]
+    coclass = coclass_of(made)
+    assert coclass is not None
+    assert coclass.name == name
+    found = interfaces_of(made)
+    assert {iid(one) for one in coclass.interfaces} <= found.keys()
+    assert IID_IDISPATCH in found
+    foreign = {one.guid for one in definitions().interfaces} - found.keys()
+    assert iid("IMSMQQuery" if name != "MSMQQuery" else "IMSMQQueue") in foreign
+
+
+def test_others_than_coclasses_have_their_own_interface_alone() -> None:
+    classes = ObjectClasses()
+    points = ConnectionPoints((1,))
+    assert classes.facet(points, iid("IEnumConnectionPoints")) is points
+    assert classes.facet(points, IID_IUNKNOWN) is points
+    assert classes.facet(points, IID_IDISPATCH) is None
+
+
+def test_applications_make_what_the_document_lets_them_make() -> None:
+    classes = Coclasses(lambda _: None, lambda _: None)  # type: ignore[arg-type,return-value]
+    made = {one.name for one in definitions().coclasses if classes.has(one.guid)}
+    everything = {one.name for one in definitions().coclasses}
+    assert everything - made == {"MSMQQueueManagement", "MSMQOutgoingQueueManagement"}
+    assert not classes.has(bytes(16))
+
+
+def test_names_are_found_in_any_case_and_as_often_as_they_are_asked() -> None:
+    _, table = table_of(mqac.MSMQCollection(), IID_IDISPATCH)
+    assert table.numbers(["item", "INDEX"]) == [0, 0]
+    assert table.numbers(["_newenum"]) == [-4]
+    assert table.numbers(["colour", "index"]) == [None, None]
+
+
+def test_dispatch_identifiers_are_those_of_the_catalogue() -> None:
+    content = json.loads(
+        (TARGET.parents[4] / "tests" / "data" / "spec" / "mqac-interfaces.json").read_text("utf-8")
+    )
+    known = {
+        (each["name"], method["name"], method["kind"]): method["dispid"]
+        for each in content["interfaces"]
+        for method in each["methods"]
+        if method["dispid"] is not None
+    }
+    found = {
+        (one.name, method.name, method.kind): method.dispid
+        for one in definitions().interfaces
+        for method in one.methods
+    }
+    assert {key: found[key] for key in known} == known
+    assert clsid("MSMQQueue") != clsid("MSMQQuery")

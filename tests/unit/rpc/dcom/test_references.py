@@ -1,0 +1,325 @@
+"""OBJREFs, bindings, activation properties and the exporter's counts, without a network."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, REFERENCES_MAX, UNPINGED_MAX_S
+from qm.rpc.dcom.runtime.exporter import REFS_GIVEN, Exporter, Owner, Pointer, node_of
+from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
+from qm.rpc.dcom.runtime.objref import (
+    DUAL_STRING_ARRAY,
+    BadObjref,
+    Bindings,
+    CustomRef,
+    Objref,
+    parse_objref,
+    write_custom,
+    write_objref,
+)
+from qm.rpc.dcom.runtime.orpc import ORPC_THIS, Extension, Listed, OrpcThis
+from qm.rpc.dcom.runtime.properties import (
+    BadProperties,
+    Reply,
+    Wanted,
+    parse_reply,
+    parse_wanted,
+    write_reply,
+    write_wanted,
+)
+from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
+from qm.rpc.ndr.streams import BadStub
+from tests.unit.rpc.dcom.scripts import clsid, iid
+from tests.unit.rpc.vectors import vector
+
+ALICE, BOB = Owner("alice", "10.0.0.9"), Owner("bob", "10.0.0.9")
+HERE = Bindings(("node3",), (9, 10))
+
+
+# References ------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RP-DCOM-2.2.18-01", "RP-DCOM-2.2.18.2-01", "RP-DCOM-2.2.14-01")
+def test_a_reference_is_read_and_written_as_the_guide_has_it() -> None:
+    raw = vector("rpc_dcom_objref_standard")
+    found = parse_objref(raw)
+    assert isinstance(found, Objref)
+    assert found.iid == iid("IMSMQQueueInfo4")
+    assert (found.oxid, found.oid) == (0x0003_0001_0000_0001, 0x0003_0000_0000_0042)
+    assert found.resolver.addresses == ("node3.example.test", "192.0.2.13")
+    assert found.resolver.services == (10, 9)
+    assert write_objref(found) == raw
+
+
+@pytest.mark.spec("RP-DCOM-2.2.19.1-01", "RP-DCOM-2.2.19.1-02", "RP-DCOM-2.2.19.3-01")
+def test_bindings_of_an_exporter_have_ports() -> None:
+    raw = vector("rpc_dcom_dualstringarray_exporter")
+    stub = (len(raw) // 2 - 2).to_bytes(4, "little") + raw
+    (found,), _ = Listed((DUAL_STRING_ARRAY,)).unmarshal(stub)
+    assert found.addresses == ("node3.example.test[49713]", "192.0.2.13[49713]")
+    assert Listed((DUAL_STRING_ARRAY,)).marshal([found]) == stub
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_that_pretend_to_be_a_reference_do_harm(raw: bytes) -> None:
+    for each in (raw, vector("rpc_dcom_objref_standard")[: len(raw)], b"MEOW\1\0\0\0" + raw):
+        try:
+            parse_objref(each)
+        except BadObjref:
+            continue
+
+
+# Activation ------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "RP-DCOM-2.2.22-01",
+    "RP-DCOM-2.2.22.1-01",
+    "RP-DCOM-2.2.22.1-04",
+    "RP-DCOM-2.2.22.2.5-01",
+    "RP-DCOM-2.2.22.2.6-01",
+)
+def test_another_client_s_blob_says_what_it_wants() -> None:
+    raw = vector("rpc_dcom_remotecreateinstance_request")
+    at = raw.index(b"MEOW")
+    wanted = parse_wanted(raw[at:])
+    assert wanted == Wanted(clsid("MSMQQueueInfo"), (iid("IMSMQQueueInfo4"),))
+    assert parse_wanted(write_wanted(wanted)) == wanted
+
+
+@pytest.mark.spec("RP-DCOM-2.2.22.2.8-01")
+def test_an_answer_is_what_another_client_read() -> None:
+    """The bytes that impacket took in the spike."""
+    raw = vector("rpc_dcom_remotecreateinstance_response")
+    at = raw.index(b"MEOW")
+    reply = parse_reply(raw[at:-4])
+    assert reply.statuses == [0]
+    assert reply.bindings.addresses == ("127.0.0.1[49777]", "vm[49777]")
+    assert parse_reply(write_reply(reply)) == reply
+
+
+@pytest.mark.spec("RP-DCOM-2.2.22.1-02")
+@pytest.mark.parametrize("cut", [20, 60, 100, 200, 300])
+def test_a_blob_that_is_cut_short_is_refused(cut: int) -> None:
+    raw = write_wanted(Wanted(clsid("MSMQQueue"), (IID_IUNKNOWN,)))
+    with pytest.raises(BadProperties):
+        parse_wanted(raw[:cut])
+    with pytest.raises(BadProperties):
+        parse_wanted(write_custom(CustomRef(IID_IUNKNOWN, IID_IUNKNOWN, raw)))
+
+
+@given(st.binary(max_size=400), st.integers(0, 500))
+def test_no_blob_does_harm(noise: bytes, at: int) -> None:
+    raw = bytearray(vector("rpc_dcom_remotecreateinstance_request"))
+    raw = raw[raw.index(b"MEOW") :]
+    raw[at : at + len(noise)] = noise
+    with contextlib.suppress(BadProperties):
+        parse_wanted(bytes(raw))
+
+
+def test_replies_hold_interfaces_that_are_missing() -> None:
+    reply = Reply([IID_IUNKNOWN] * 2, [0, 0x80004002], [b"abc", None], 7, HERE, bytes(16), 5)
+    assert parse_reply(write_reply(reply)) == reply
+
+
+# ORPC ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RP-DCOM-2.2.13.1-01", "RP-DCOM-2.2.13.2-01")
+def test_extensions_are_read_and_an_odd_number_has_a_pointer_to_nothing() -> None:
+    this = OrpcThis(bytes(16), extensions=[Extension(bytes(range(16)), b"hello")])
+    one = Listed((ORPC_THIS,))
+    (found,), end = one.unmarshal(one.marshal([this]))
+    assert found.extensions[0] == Extension(bytes(range(16)), b"hello")
+    assert end == len(one.marshal([this]))
+
+
+@pytest.mark.spec("RP-DCOM-1.7-02", "RP-DCOM-2.2.13.3-02")
+@pytest.mark.parametrize(
+    ("this", "status"),
+    [
+        (OrpcThis(bytes(16), 4, 1), Hresult.RPC_E_VERSION_MISMATCH),
+        (OrpcThis(bytes(16), 5, 8), Hresult.RPC_E_VERSION_MISMATCH),
+        (OrpcThis(bytes(16), flags=1), Hresult.RPC_E_INVALID_HEADER),
+    ],
+)
+def test_calls_of_other_versions_and_with_flags_are_refused(this: OrpcThis, status: int) -> None:
+    with pytest.raises(ComError) as refused:
+        this.check()
+    assert refused.value.status == status
+
+
+@pytest.mark.spec("RP-DCOM-1.7-01")
+def test_older_versions_are_served() -> None:
+    OrpcThis(bytes(16), 5, 1).check()
+
+
+def test_queries_and_releases_are_read_as_another_client_writes_them() -> None:
+    query, release = (IREMUNKNOWN.operations[k] for k in (3, 5))
+    takes: Any = query.takes
+    (_, _, refs, count, iids), _ = takes.unmarshal(vector("rpc_dcom_remqueryinterface_request"))
+    assert (refs, count, len(iids)) == (1, 1, 1)
+    given, _ = release.takes.unmarshal(vector("rpc_dcom_remrelease_request"))
+    assert given[1:] == [1, given[2]]
+    assert (given[2][0].public, given[2][0].private) == (1, 0)
+    for name in ("response", "nointerface"):
+        raw = vector(f"rpc_dcom_remqueryinterface_{name}")
+        found, _ = query.gives.unmarshal(raw)
+        assert len(query.gives.marshal(found)) == len(raw)
+
+
+# The exporter ----------------------------------------------------------------------------
+
+
+class Everything:
+    """Every object has IUnknown."""
+
+    def facet(self, target: Any, wanted: bytes) -> Any:
+        return target if wanted == IID_IUNKNOWN else None
+
+    def is_pinged(self, target: Any) -> bool:
+        return True
+
+
+class Thing:
+    """An object."""
+
+
+class Made:
+    def __init__(self, node: int = 3) -> None:
+        numbers = itertools.count(1)
+        self.released: list[Any] = []
+        self.exporter = Exporter(
+            node,
+            Everything(),
+            self.released.append,
+            lambda size: next(numbers).to_bytes(size, "little"),
+        )
+
+    def export(self, target: Any, owner: Owner = ALICE, now: float = 0.0) -> Objref:
+        return self.exporter.export(target, IID_IUNKNOWN, owner, HERE, now)
+
+    def pointer(self, ref: Objref, owner: Owner = ALICE, now: float = 0.0) -> Pointer:
+        return self.exporter.pointer(ref.ipid, owner, now)
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.1-01", "RP-DCOM-3.1.1.5.1-02")
+def test_an_object_is_one_object_however_often_it_is_sent() -> None:
+    made, thing = Made(), Thing()
+    first, second = made.export(thing), made.export(thing)
+    assert (first.oid, first.ipid) == (second.oid, second.ipid)
+    assert made.pointer(first).public == 2 * REFS_GIVEN
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.6.1.3-01", "RP-DCOM-3.1.1.5.6.1.3-02")
+def test_the_last_release_ends_it_and_more_do_no_harm() -> None:
+    made, thing = Made(), Thing()
+    pointer = made.pointer(made.export(thing))
+    made.exporter.add_refs(pointer, 0, 2)
+    made.exporter.release(pointer, 1_000, 0)
+    assert made.released == []
+    made.exporter.release(pointer, 0, 1_000)
+    assert made.released == [thing]
+    made.exporter.release(pointer, 1, 1)
+    assert made.released == [thing]
+
+
+def test_references_have_a_limit() -> None:
+    made = Made()
+    pointer = made.pointer(made.export(Thing()))
+    with pytest.raises(ComError):
+        made.exporter.add_refs(pointer, REFERENCES_MAX, 0)
+    assert pointer.public == REFS_GIVEN
+
+
+def test_others_do_not_know_an_object() -> None:
+    made = Made()
+    ref = made.export(Thing())
+    with pytest.raises(ComError) as unknown:
+        made.pointer(ref, BOB)
+    assert unknown.value.status == Hresult.E_ACCESSDENIED
+    assert made.exporter.resolve(ref, BOB) is None
+    number, are_known = made.exporter.change_set(0, 0, [ref.oid], (), BOB, 0.0)
+    assert not are_known
+    assert not made.exporter.ping(number, ALICE, 0.0)
+
+
+def test_numbers_say_which_node_made_them() -> None:
+    made = Made(node=7)
+    ref = made.export(Thing())
+    number, _ = made.exporter.change_set(0, 0, [ref.oid], (), ALICE, 0.0)
+    assert {node_of(one) for one in (ref.oxid, ref.oid, number)} == {7}
+
+
+@pytest.mark.spec(
+    "RP-DCOM-3.1.2.2-01", "RP-DCOM-3.1.2.6-01", "RP-DCOM-3.1.2.5.1.2-01", "RP-DCOM-3.1.2.5.1.3-01"
+)
+def test_what_nobody_pings_is_released_after_three_periods() -> None:
+    made, kept, lost = Made(), Thing(), Thing()
+    ref, _ = made.export(kept), made.export(lost)
+    number, _ = made.exporter.change_set(0, 0, [ref.oid], (), ALICE, 0.0)
+    assert made.exporter.sweep(UNPINGED_MAX_S) == 0
+    assert made.exporter.ping(number, ALICE, UNPINGED_MAX_S)
+    assert made.exporter.sweep(UNPINGED_MAX_S + 1) == 1
+    assert made.released == [lost]
+    # The set dies in turn, and with it what it kept.
+    assert made.exporter.sweep(2 * UNPINGED_MAX_S + 1) == 1
+    assert made.released == [lost, kept]
+    assert not made.exporter.ping(number, ALICE, 2 * UNPINGED_MAX_S + 1)
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.4-05", "RP-DCOM-3.1.1.6.2-01")
+def test_a_call_postpones_the_end() -> None:
+    made = Made()
+    ref = made.export(Thing())
+    made.pointer(ref, now=UNPINGED_MAX_S)
+    assert made.exporter.sweep(UNPINGED_MAX_S + 1) == 0
+
+
+@pytest.mark.spec("RP-DCOM-3.1.2.5.1.3-03")
+def test_a_ping_of_an_unknown_object_adds_the_others() -> None:
+    made = Made()
+    ref = made.export(Thing())
+    number, are_known = made.exporter.change_set(0, 0, [4711, ref.oid], (), ALICE, 0.0)
+    assert not are_known
+    made.exporter.ping(number, ALICE, UNPINGED_MAX_S)
+    assert made.exporter.sweep(UNPINGED_MAX_S + 1) == 0
+
+
+@pytest.mark.spec("RP-DCOM-3.1.2.5.1.3-02")
+def test_an_older_change_of_a_set_only_pings_it() -> None:
+    made = Made()
+    ref = made.export(Thing())
+    number, _ = made.exporter.change_set(0, 5, [ref.oid], (), ALICE, 0.0)
+    made.exporter.change_set(number, 4, (), [ref.oid], ALICE, UNPINGED_MAX_S)
+    assert made.exporter.sweep(UNPINGED_MAX_S + 1) == 0
+    made.exporter.change_set(number, 6, (), [ref.oid], ALICE, UNPINGED_MAX_S)
+    made.exporter.ping(number, ALICE, 2 * UNPINGED_MAX_S + 2)
+    assert made.exporter.sweep(2 * UNPINGED_MAX_S + 2) == 1
+
+
+def test_one_caller_cannot_have_all_the_memory() -> None:
+    made = Made()
+    things = [Thing() for _ in range(OBJECTS_PER_CALLER_MAX)]
+    for each in things:
+        made.export(each)
+    with pytest.raises(ComError) as full:
+        made.export(Thing())
+    assert full.value.status == Hresult.E_OUTOFMEMORY
+    made.export(Thing(), BOB)
+
+
+@given(st.binary(max_size=120))
+def test_no_stub_of_the_runtime_does_harm(raw: bytes) -> None:
+    for operation in IREMUNKNOWN.operations.values():
+        try:
+            operation.takes.unmarshal(raw)
+        except BadStub:
+            continue
