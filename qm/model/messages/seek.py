@@ -10,8 +10,10 @@ from qm.model.messages.unlock import is_purge_pending
 from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
 from qm.model.state.tables import Table
 from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.limits import VERSION_OF_UNKNOWN_LOOKUPS
 from qm.model.values.rows import (
     POSITION_KEY,
+    SEQUENTIAL_ID_MAX,
     Position,
     PositionFlag,
     PositionState,
@@ -144,6 +146,10 @@ def _current(
     """SeekCurrent (DM-A5)."""
     position = ledger.position(queue.record.queue_id, key)
     if position is None:
+        # What was received leaves no row; what was never given is above the counter.
+        is_judged = is_peek or ledger.behaviour >= VERSION_OF_UNKNOWN_LOOKUPS
+        if is_judged and not _was_given(ledger, key):
+            return ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, None
         return ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED, None
     if is_purge_pending(queue, key):
         return ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, None
@@ -154,3 +160,9 @@ def _current(
     if position.flags & PositionFlag.ALLOW_PEEK_WHEN_LOCKED:
         return 0, (key, position)
     return ErrorCode.MQ_ERROR_TRANSACTION_USAGE, None
+
+
+def _was_given(ledger: Ledger, key: int) -> bool:
+    """Whether a position may have had this LookupIdentifier."""
+    level, sequential_id = key >> 56, key & SEQUENTIAL_ID_MAX
+    return level < LEVELS and 0 < sequential_id <= ledger.counters.sequential_id

@@ -5,7 +5,7 @@ Changing a value changes what apply does: it needs a new apply version.
 
 from typing import Final
 
-APPLY_VERSION: Final = 6
+APPLY_VERSION: Final = 7
 """Newest behaviour of apply that this build knows."""
 VERSION_OF_BLAKE3: Final = 2
 """Apply version from which on the chain hashes entries' data with BLAKE3 instead of SHA-256."""
@@ -52,6 +52,9 @@ them."""
 VERSION_OF_FINAL_CLAIMS: Final = 6
 """Apply version from which on a final ack from where its message did not go is kept, until it is
 known whether that queue manager may speak from there."""
+VERSION_OF_UNKNOWN_LOOKUPS: Final = 7
+"""Apply version from which on a lookup identifier that was never given is not found, instead of
+received already ([MS-MQDMPR] 3.1.7.3.3)."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""

@@ -12,6 +12,7 @@ from qm.model.values import commands
 from qm.model.values.commands import Command, Request, Selector, SelectorKind
 from qm.model.values.effects import EffectKind
 from qm.model.values.elements import QueueAccessType
+from qm.model.values.limits import VERSION_OF_UNKNOWN_LOOKUPS
 from qm.model.values.rows import ResultKind
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import HOST, NOW_MS, ClientInWorld, World, direct, effects, packet
@@ -301,7 +302,9 @@ def test_two_phase_reads(world: World) -> None:
     assert {table for table, _, _ in world.state.rows()} & {Table.LOCK, Table.READ} == set()
 
 
-@pytest.mark.spec("DM-3.1.1.17-02", "DM-3.1.7.3.3-02", "DM-3.1.7.3.3-03", "DM-3.1.7.3.3-04")
+@pytest.mark.spec(
+    "DM-3.1.1.17-02", "DM-3.1.7.3.3-02", "DM-3.1.7.3.3-03", "DM-3.1.7.3.3-04", "DM-3.1.7.3.2-04"
+)
 @pytest.mark.parametrize(
     ("kind", "start", "expected"),
     [
@@ -337,11 +340,15 @@ def test_what_a_lookup_misses_is_its_result(world: World) -> None:
 
     assert status(SelectorKind.SEEK_PREVIOUS, one) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
     assert status(SelectorKind.SEEK_NEXT, two) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
-    assert status(SelectorKind.SEEK_NEXT, 12345) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+    for kind in (SelectorKind.SEEK_NEXT, SelectorKind.SEEK_PREVIOUS, SelectorKind.EXACT):
+        for unknown in (12345, two + 1000):
+            assert status(kind, unknown) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
     assert status(SelectorKind.EXACT, one) == 0
     assert status(SelectorKind.EXACT, one) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
     client.receive(opened, is_two_phase=True)
     assert status(SelectorKind.EXACT, two) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+    world.version = VERSION_OF_UNKNOWN_LOOKUPS - 1
+    assert status(SelectorKind.EXACT, two + 1) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
 
 
 def test_a_read_needs_its_own_open_handle(world: World) -> None:
@@ -362,8 +369,14 @@ def test_a_read_needs_its_own_open_handle(world: World) -> None:
 def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World) -> None:
     orders = world.create("orders", journaling=True)
     admin = world.create("admin")
+    plain = world.create("plain")
     world.arrive(packet(1, admin_queue=direct("admin"), properties={"flags": 0x02}))
-    client = world.client()
+    world.arrive(packet(2, to="plain"))
+    other, client = world.client("d"), world.client()
+    assert len(other.receive(other.open("DIRECT=OS:vhost\\plain", RECEIVE))) == 1
+    assert ids(world, world.record(plain).journal_queue) == []
+    _, subqueue = other.open(ORDERS + ";later", QueueAccessType.MOVE_ACCESS)
+    assert world.record(subqueue).journal_queue == 0
     opened = client.open(ORDERS, RECEIVE)
     run = commands.ReceiveRun("c", *opened, 2, 1, 0)
     applied = world.apply(run)
@@ -381,7 +394,7 @@ def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World)
     assert [r.message_ordinal for r in client.receive(journal_open)] == [1]
 
 
-@pytest.mark.spec("DM-3.1.2.4-03", "DM-3.1.7.2.7-02", "DM-3.1.7.1.9-08")
+@pytest.mark.spec("DM-3.1.2.4-03", "DM-3.1.7.1.9-08")
 def test_time_to_be_received_ends_while_available_or_when_given_back(world: World) -> None:
     orders = world.create("orders")
     dying: dict[str, Any] = {"time_to_be_received": 10, "sent_time": NOW_MS // 1000}
