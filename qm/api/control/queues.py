@@ -11,7 +11,7 @@ from typing_extensions import override
 from qm.api.convert.acl import (
     changed_descriptor,
     check_manager_list,
-    default_descriptor,
+    descriptor_of_new_queue,
     explained_acl,
     names_of,
     shown_acl,
@@ -156,9 +156,9 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             raise InvalidArgument("path_name", error.reason) from None
         who = caller()
         attributes = encode_values(QUEUE_ATTRIBUTES, request.attributes, "attributes")
-        security = request.security_descriptor
-        if not security and _SECURITY not in attributes:
-            security = default_descriptor(who)
+        security = b""
+        if _SECURITY not in attributes:
+            security = descriptor_of_new_queue(who, request.security_descriptor)
         command = CreateQueue(
             UNNUMBERED,
             made_identifier(f"queue {request.path_name}"),

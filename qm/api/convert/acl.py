@@ -42,7 +42,7 @@ from qm.security.sid import (
     sid_text,
 )
 from qm.wire.access_mask import MachineAccess, QueueAccess
-from qm.wire.errors import ValueOutOfRange
+from qm.wire.errors import ProtocolError, ValueOutOfRange
 
 ENTRIES_MAX: Final = 1_024
 WELL_KNOWN: Final[Mapping[str, Sid]] = {
@@ -58,19 +58,26 @@ _BITS: Final = re.compile(r"0x[0-9a-f]{1,8}")
 _KINDS: Final = {control_pb2.ALLOW: ACE_ALLOWED, control_pb2.DENY: ACE_DENIED}
 
 
-def default_descriptor(who: Principal) -> bytes:
-    """Return the descriptor of a queue whose creator gave none ([MS-MQDMPR] 3.1.7.1.3.1).
+def descriptor_of_new_queue(who: Principal, supplied: bytes) -> bytes:
+    """Return the descriptor of a queue with what its creator did not say ([MS-MQDMPR]
+    3.1.7.1.3.1): its owner is the caller, and without a list everyone, including anonymous peers,
+    may send to and see it; its owner and administrators may do everything.
 
-    Everyone, including anonymous peers, may send to and see the queue; its creator and
-    administrators may do everything. Without authentication callers cannot be distinguished: no
-    restriction.
+    Without authentication callers cannot be distinguished, so that nothing is added: no
+    restriction. What is no descriptor stays as it is, for apply to refuse.
     """
     if not who.is_authenticated:
-        return b""
+        return supplied
+    try:
+        given = parse_descriptor(supplied) if supplied else None
+    except ProtocolError:
+        return supplied
     descriptor = default_queue_descriptor(
-        who.sids[0], is_domain_user=True, is_reachable_by_srmp=True
+        who.sids[0], is_domain_user=True, is_reachable_by_srmp=True, supplied=given
     )
     assert descriptor.dacl is not None, "a default descriptor has a list"
+    if given is not None and given.dacl is not None:
+        return write_descriptor(descriptor)
     entries = (
         *descriptor.dacl.entries,
         Ace(ACE_ALLOWED, 0, int(QueueAccess.QUEUE_GENERIC_ALL), ADMINISTRATORS),

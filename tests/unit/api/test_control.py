@@ -9,10 +9,21 @@ import grpc.aio
 import pytest
 
 from qm.api.control import return_to_source
+from qm.api.gate.identity import principal_sid
 from qm.model.queries import binding_policy
 from qm.model.values.limits import CLIENTS_MAX
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc, data_pb2
+from qm.security.descriptor import (
+    ACE_ALLOWED,
+    ACE_AUDIT,
+    Ace,
+    Acl,
+    SecurityDescriptor,
+    parse_descriptor,
+    write_descriptor,
+)
+from qm.security.sid import ADMINISTRATORS, ANONYMOUS, EVERYONE
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
 from tests.cluster.messages import batch, create_queue, propose
@@ -205,6 +216,58 @@ def test_access_lists_are_words_and_keep_their_order() -> None:
             bad = pb.Ace(type=pb.ALLOW, principal="bob", rights=["fly"])
             with refused(INVALID, field="entries[0].rights"):
                 await operator.queues.SetAcl(pb.SetAclRequest(queue=name, entries=[bad]))
+
+    run(scenario())
+
+
+@pytest.mark.spec(
+    "DM-3.1.7.1.33-01",
+    "DM-3.1.7.1.3.1-02",
+    "DM-3.1.7.1.3.1-03",
+    "DM-3.1.7.1.3.1-05",
+    "DM-3.1.7.1.3.1-09",
+)
+def test_a_new_queue_has_the_default_for_what_its_creator_does_not_say_of_access() -> None:
+    async def scenario() -> None:
+        async with (
+            world(is_secure=True) as made,
+            made.channel(await made.leader(), "alice") as channel,
+        ):
+            operator = Operator(channel)
+            alice, bob = principal_sid("alice"), principal_sid("bob")
+            default = Acl(
+                (
+                    Ace(ACE_ALLOWED, 0, 0x00020024, EVERYONE),
+                    Ace(ACE_ALLOWED, 0, 0x4, ANONYMOUS),
+                    Ace(ACE_ALLOWED, 0, 0x000F003F, alice),
+                    Ace(ACE_ALLOWED, 0, 0x000F003F, ADMINISTRATORS),
+                )
+            )
+            own = Acl((Ace(ACE_ALLOWED, 0, 0x000F003F, alice),))
+            audit = Acl((Ace(ACE_AUDIT, 0, 0x1, bob),))
+            for number, (given, expected) in enumerate(
+                (
+                    (None, SecurityDescriptor(owner=alice, dacl=default)),
+                    (
+                        SecurityDescriptor(sacl=audit),
+                        SecurityDescriptor(owner=alice, dacl=default, sacl=audit),
+                    ),
+                    (SecurityDescriptor(dacl=own), SecurityDescriptor(owner=alice, dacl=own)),
+                    (
+                        SecurityDescriptor(owner=bob, dacl=own, sacl=audit),
+                        SecurityDescriptor(owner=bob, dacl=own, sacl=audit),
+                    ),
+                )
+            ):
+                path = rf".\private$\q{number}"
+                security = b"" if given is None else write_descriptor(given)
+                await operator.queues.CreateQueue(
+                    pb.CreateQueueRequest(path_name=path, security_descriptor=security)
+                )
+                request = pb.GetAclRequest(queue=pb.QueueName(name=path))
+                kept = (await operator.queues.GetAcl(request)).security_descriptor
+                assert parse_descriptor(kept) == expected
+                assert kept[3] & 0x80, "self-relative"
 
     run(scenario())
 
@@ -456,6 +519,37 @@ def test_clients_and_their_transactions_are_seen_and_ended() -> None:
             await operator.clients.CloseClient(closing)
             await operator.clients.CloseClient(closing)
             assert not (await operator.clients.ListOpens(opens)).opens
+
+    run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.4.3-02")
+@pytest.mark.parametrize(
+    ("asked", "is_single_phase"), [({}, True), ({"is_two_phase": True}, False)]
+)
+def test_a_transaction_has_one_phase_if_nothing_is_said(
+    asked: dict[str, Any], is_single_phase: bool
+) -> None:
+    """DM-A25: SinglePhase is stored when the transaction begins."""
+
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            transaction = secrets.token_bytes(16)
+            begin = data_pb2.BeginTransactionRequest(
+                request=client.next(), transaction=transaction, **asked
+            )
+            await client.data.BeginTransaction(begin)
+            listed = await operator.clients.ListTransactions(pb.ListTransactionsRequest())
+            (found,) = listed.transactions
+            assert (found.identifier, found.is_single_phase) == (transaction, is_single_phase)
+            prepare = data_pb2.EndTransactionRequest(request=client.next(), transaction=transaction)
+            if is_single_phase:
+                wrong = grpc.StatusCode.FAILED_PRECONDITION
+                with refused(wrong, "MQ_ERROR_TRANSACTION_SEQUENCE"):
+                    await client.data.PrepareTransaction(prepare)
+            else:
+                await client.data.PrepareTransaction(prepare)
 
     run(scenario())
 

@@ -102,8 +102,15 @@ def test_a_caller_outside_the_realm_becomes_anonymous_and_the_queue_open() -> No
     stranger = default_queue_descriptor(ALICE, is_domain_user=False)
     assert stranger.owner == ANONYMOUS
     guest = default_queue_descriptor(GUEST, is_domain_user=True)
+    assert guest.owner == GUEST, "the calling user, who is of the realm"
     for made in (stranger, guest):
-        assert made.dacl == Acl((Ace(ACE_ALLOWED, 0, QUEUE_GENERIC_ALL, EVERYONE),))
+        assert made.dacl == Acl((Ace(ACE_ALLOWED, 0, 0x000F003F, EVERYONE),))
+    # With a Dacl of its own the queue is as open as that says.
+    acl = Acl((Ace(ACE_ALLOWED, 0, WRITE, ALICE),))
+    kept = default_queue_descriptor(
+        ALICE, is_domain_user=False, supplied=SecurityDescriptor(owner=bytes(ALICE), dacl=acl)
+    )
+    assert (kept.owner, kept.dacl) == (ANONYMOUS, acl)
 
 
 @pytest.mark.spec(
@@ -126,6 +133,7 @@ def test_default_entries_and_their_order() -> None:
         )
     )
     plain = default_queue_descriptor(ALICE, is_domain_user=True)
+    assert made.owner == plain.owner == ALICE
     assert plain.dacl == Acl(
         (Ace(ACE_ALLOWED, 0, 0x00020020, EVERYONE), Ace(ACE_ALLOWED, 0, 0x000F003F, ALICE))
     )
