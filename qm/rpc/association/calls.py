@@ -124,6 +124,11 @@ class Reassembly:
             self._dropped.append(self._partial.call_id)
             self._partial = None
 
+    def ignore(self, call_id: int) -> None:
+        """Ignore what else comes of a call that was refused at its first fragment."""
+        self.drop()
+        self._dropped.append(call_id)
+
     def take(self) -> tuple[bytes, bool, Guid | None]:
         """Return (stub, whether PFC_MAYBE was set, object UUID) of the call that is whole."""
         partial, self._partial = self._partial, None

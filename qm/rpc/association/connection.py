@@ -302,7 +302,7 @@ class Connection:
         if presentation is None:
             self._write_fault(pdu.call_id, 0, FaultStatus.UNKNOWN_INTERFACE, is_executed=False)
             if not pdu.is_last:
-                self._reassembly.drop()
+                self._reassembly.ignore(pdu.call_id)
             return
         try:
             context = self._security.of(pdu.trailer)

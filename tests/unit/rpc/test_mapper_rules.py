@@ -1,0 +1,82 @@
+"""Rules of the endpoint mapper and of the management interface, each on its own."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from qm.node.config import schema
+from qm.rpc.endpoint_mapper import HandleOnly, LookupIn, parse_tower
+from qm.rpc.interface import Fault
+from qm.rpc.mgmt import MGMT, Mgmt, NameIn, StatisticsIn
+from qm.rpc.ndr.types import NIL
+from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.remote_management.interface import QMMGMT
+from qm.rpc.remote_read.interface import REMOTE_READ
+from tests.unit.rpc.test_endpoint_mapper import CALL, READ, changed, mapper
+
+NDR20_FLOOR = bytes.fromhex("045d888aeb1cc9119fe808002b104860") + b"\2\0"
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.5-07")
+@pytest.mark.parametrize(
+    ("at", "new"), [(64, b"\0\0"), (64, b"\xff\xff"), (71, bytes(4)), (71, b"\x0a\1\2\3")]
+)
+def test_the_asked_port_and_address_do_not_matter(at: int, new: bytes) -> None:
+    plain = mapper().map(CALL, changed(64, b"\0\x87"))
+    found = mapper().map(CALL, changed(at, new))
+    assert (found.count, found.status) == (1, 0)
+    assert found.towers.items == plain.towers.items
+    tower = found.towers.items[0]
+    assert tower is not None
+    assert tower.octets[64:66] == (2105).to_bytes(2, "big")
+    assert tower.octets[71:75] == bytes((192, 0, 2, 10))
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.5-06")
+def test_who_asks_for_ndr64_is_told_of_ndr20() -> None:
+    ndr64 = bytes.fromhex("33057171babe37498319b5dbef9ccc36") + b"\1\0"
+    (tower,) = mapper().map(CALL, changed(30, ndr64)).towers.items
+    assert tower is not None
+    assert tower.octets[30:48] == NDR20_FLOOR
+    assert parse_tower(tower.octets) == READ.syntax
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.8-01", "RP-RPCE-2.2.1.2.4-02")
+def test_a_lookup_handle_is_given_back() -> None:
+    first = mapper().lookup(CALL, LookupIn(0, None, None, 1, NIL, 1))
+    assert first.handle != NIL
+    freed = mapper().free(CALL, HandleOnly(first.handle))
+    assert (freed.handle, freed.status) == (NIL, 0)
+    # With the nil handle a lookup begins anew.
+    again = mapper().lookup(CALL, LookupIn(0, None, None, 1, freed.handle, 1))
+    assert [one.annotation for one in again.entries.items] == [b"RemoteRead"]
+
+
+@pytest.mark.spec("RP-RPCE-2.1.1.1-02")
+def test_the_mapper_is_at_port_135_unless_it_is_put_elsewhere() -> None:
+    assert schema.MAPPER_PORT == 135
+    assert schema.RpcSection().mapper_port == 135
+
+
+@pytest.mark.spec("RP-RPCE-5.1.1-01")
+def test_interfaces_of_messages_demand_protection() -> None:
+    assert REMOTE_READ.level is AuthLevel.PRIVACY
+    assert QMMGMT.level >= AuthLevel.INTEGRITY
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.3.2-01", "RP-RPCE-2.2.1.3.4-01", "RP-RPCE-2.2.1.3-04")
+def test_mgmt_counts_names_and_goes_on() -> None:
+    mgmt = Mgmt(lambda: [READ, MGMT], "HOST/quorate")
+    for asked, given in ((0, 0), (1, 1), (4, 4), (5, 4), (0xFFFF_FFFF, 4)):
+        found = mgmt.statistics(CALL, StatisticsIn(asked))
+        raw = MGMT.operations[1].gives.marshal(found)
+        assert raw == struct.pack("<II", given, given) + bytes(4 * given) + bytes(4)
+    assert mgmt.principal_name(CALL, NameIn(10, 100)).name.text == "HOST/quorate"
+    unknown = mgmt.principal_name(CALL, NameIn(68, 100))
+    assert (unknown.name.text, unknown.status) == ("", 1747)  # RPC_S_UNKNOWN_AUTHN_SERVICE
+    for call in (CALL, None):
+        caller: Any = call
+        with pytest.raises(Fault) as refused:
+            mgmt.stop_listening(caller, None)  # type: ignore[arg-type]
+        assert refused.value.status == 5

@@ -1,0 +1,126 @@
+"""Rules of NTLM and SPNEGO, each where it could be broken alone."""
+
+import hmac
+import struct
+from hashlib import md5
+
+import pytest
+from Crypto.Cipher import ARC4, DES
+
+from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.security.accounts import Account
+from qm.rpc.security.ntlm import NtlmClient
+from qm.rpc.security.ntlm_keys import SessionKeys, nt_hash
+from qm.rpc.security.ntlm_messages import (
+    NtlmFlag,
+    negotiate_flags,
+    parse_challenge,
+    write_authenticate,
+    write_negotiate,
+)
+from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, SecurityRefused
+from qm.security.access import effective_sids
+from qm.security.sid import ANONYMOUS, EVERYONE, sid_from_text
+from tests.unit.rpc.test_security import ALICE, World, counting, exchange
+
+EXPORTED = bytes(range(16))
+SIGN = b"session key to client-to-server signing key magic constant\0"
+SEAL = b"session key to client-to-server sealing key magic constant\0"
+MESSAGE = b"a message of two blocks, not aligned"
+FULL = 0xE2888235
+OTHERS = NtlmFlag.REQUEST_TARGET | NtlmFlag.TARGET_SERVER | NtlmFlag.TARGET_INFO | NtlmFlag.VERSION
+MANDATORY = NtlmFlag.NTLM | NtlmFlag.ALWAYS_SIGN
+"""[MS-NLMP 2.2.2.5]: set in every NEGOTIATE and CHALLENGE."""
+
+
+@pytest.mark.spec("RP-NLMP-3.4.5.3-01", "RP-NLMP-3.4.4.2-01", "RP-NLMP-3.4.2-01")
+@pytest.mark.parametrize(("bits", "size"), [(128, 16), (56, 7), (40, 5)])
+@pytest.mark.parametrize("has_exchange", [True, False])
+def test_keys_and_checksums_by_negotiated_flags(bits: int, size: int, has_exchange: bool) -> None:
+    flags = FULL & ~(NtlmFlag.KEY_128 | NtlmFlag.KEY_56 | NtlmFlag.KEY_EXCH)
+    flags |= {128: NtlmFlag.KEY_128, 56: NtlmFlag.KEY_56, 40: 0}[bits]
+    flags |= NtlmFlag.KEY_EXCH if has_exchange else 0
+    keys = SessionKeys(EXPORTED, flags, is_server=False)
+    sign = md5(EXPORTED + SIGN).digest()
+    cipher = ARC4.new(md5(EXPORTED[:size] + SEAL).digest())
+    for number in range(3):
+        sealed, token = keys.seal(MESSAGE, MESSAGE)
+        assert sealed == cipher.encrypt(MESSAGE)
+        sequence = struct.pack("<I", number)
+        checksum = hmac.digest(sign, sequence + MESSAGE, "md5")[:8]
+        if has_exchange:
+            checksum = cipher.encrypt(checksum)
+        assert token == b"\1\0\0\0" + checksum + sequence
+
+
+@pytest.mark.spec("RP-NLMP-2.2.2.5-01", "RP-NLMP-2.2.2.5-02")
+def test_a_challenge_has_what_was_offered_and_no_lan_manager_key() -> None:
+    offered = negotiate_flags(NtlmClient("a", "b", "", counting()).step(b""))
+    every = 0xFFFF_FFFF & ~NtlmFlag.DATAGRAM
+    needed = (
+        NtlmFlag.UNICODE
+        | NtlmFlag.EXTENDED_SESSIONSECURITY
+        | NtlmFlag.KEY_128
+        | NtlmFlag.SIGN
+        | NtlmFlag.SEAL
+    )
+    variants = {offered, every, int(needed)}
+    variants |= {int(needed) | 1 << bit for bit in range(32)} - {int(needed | NtlmFlag.DATAGRAM)}
+    variants |= {every & ~(1 << bit) for bit in range(32) if not needed & 1 << bit}
+    for given in variants:
+        flags = parse_challenge(World().ntlm().step(write_negotiate(given)))[0]
+        assert not flags & ~(given | OTHERS | MANDATORY), hex(given)
+        assert not flags & NtlmFlag.LM_KEY, hex(given)
+
+
+@pytest.mark.spec("RP-NLMP-2.2.2.5-05")
+def test_each_level_demands_what_protects_it() -> None:
+    full = negotiate_flags(NtlmClient("a", "b", "", counting()).step(b""))
+    for level, flag, is_refused in (
+        (AuthLevel.INTEGRITY, NtlmFlag.SIGN, True),
+        (AuthLevel.INTEGRITY, NtlmFlag.SEAL, False),
+        (AuthLevel.PRIVACY, NtlmFlag.SIGN, True),
+        (AuthLevel.PRIVACY, NtlmFlag.SEAL, True),
+    ):
+        token = write_negotiate(full & ~flag)
+        if is_refused:
+            with pytest.raises(SecurityRefused):
+                World().ntlm(level).step(token)
+        else:
+            assert World().ntlm(level).step(token)
+
+
+def des_key(part: bytes) -> bytes:
+    """Seven bytes with their parity bits between them."""
+    bits = int.from_bytes(part, "big")
+    return bytes((bits >> 49 - 7 * k & 0x7F) << 1 for k in range(8))
+
+
+@pytest.mark.spec("RP-NLMP-3.2.5.1.2-02")
+def test_a_correct_answer_of_version_1_is_refused() -> None:
+    hash_ = nt_hash("S3cret!") + bytes(5)
+    challenge = bytes.fromhex("0011223344556677")
+    # NTLMv1 with extended session security hashes both challenges; without, the server's alone.
+    for seed in (challenge, md5(challenge + bytes(8)).digest()[:8]):
+        parts = [hash_[k : k + 7] for k in (0, 7, 14)]
+        response = b"".join(DES.new(des_key(one), DES.MODE_ECB).encrypt(seed) for one in parts)
+        assert len(response) == 24
+        acceptor = World().ntlm()
+        acceptor.step(NtlmClient("a", "b", "", counting()).step(b""))
+        with pytest.raises(SecurityRefused):
+            acceptor.step(write_authenticate(0xE28A8235, response, "", "alice", bytes(16)))
+        assert not acceptor.is_done
+
+
+@pytest.mark.spec("RP-OUR-auth-04")
+def test_who_a_caller_is() -> None:
+    group = sid_from_text("S-1-5-32-544")
+    identity = exchange(World(), "alice", "S3cret!").identity
+    assert identity.sids[:2] == (ALICE, AUTHENTICATED_USERS)
+    assert effective_sids(identity.sids) == {ALICE, AUTHENTICATED_USERS, NETWORK, EVERYONE}
+    member = World(Account("alice", nt_hash("S3cret!"), (ALICE, group)))
+    of_group = exchange(member, "alice", "S3cret!").identity
+    assert effective_sids(of_group.sids) == {ALICE, group, AUTHENTICATED_USERS, NETWORK, EVERYONE}
+    assert effective_sids(()) == {ANONYMOUS, EVERYONE}
+    assert (sid_from_text("S-1-5-11"), sid_from_text("S-1-1-0")) == (AUTHENTICATED_USERS, EVERYONE)
+    assert (sid_from_text("S-1-5-7"), sid_from_text("S-1-5-2")) == (ANONYMOUS, NETWORK)

@@ -1,0 +1,125 @@
+"""Rules of the RPC ports on real sockets, each where it could be broken alone."""
+
+import logging
+
+import pytest
+
+from qm.rpc.client import RpcClient, RpcFailed
+from qm.rpc.endpoint_mapper import MAPPER
+from qm.rpc.interface import Fault
+from qm.rpc.mgmt import MGMT
+from qm.rpc.ndr.types import Nothing
+from qm.rpc.pdu.bind import parse_bind_ack
+from qm.rpc.pdu.codes import AuthLevel, AuthType, PduType
+from qm.rpc.pdu.header import Trailer
+from qm.rpc.security.ntlm_keys import nt_hash
+from qm.rpc.security.provider import Provider
+from qm.rpc.security.spnego import SpnegoAcceptor
+from tests.unit.rpc.dialogue import Client, served
+from tests.unit.rpc.test_server import PROBE, Changing, World, in_world, logon, until
+from tests.unit.rpc.vectors import vector
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.3-01")
+def test_mgmt_is_at_every_port() -> None:
+    async def test(world: World) -> None:
+        for number, other in ((0, MAPPER), (1, PROBE)):
+            client = await RpcClient().connect("127.0.0.1", world.port(number))
+            world.clients.append(client)
+            await client.bind(MGMT)
+            assert (await client.call(MGMT, 2, Nothing())).is_listening == 1
+            found = (await client.call(MGMT, 0, Nothing())).vector
+            assert found is not None
+            uuids = {one.uuid for one in found.ids if one is not None}
+            assert {MGMT.syntax.uuid, other.syntax.uuid} <= uuids
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-03", "RP-RPCE-3.3.1.5.2.2-04")
+@pytest.mark.parametrize("flaw", ["body", "signature", "replayed", "left out"])
+def test_a_request_that_does_not_verify_is_refused_and_ends_the_connection(flaw: str) -> None:
+    async def test(world: World) -> None:
+        client = await world.bound()
+        real = client._transport
+        assert real is not None
+        sent: list[bytes] = []
+
+        def change(raw: bytes) -> bytes:
+            sent.append(raw)
+            if flaw == "body":
+                return raw[:30] + bytes((raw[30] ^ 1,)) + raw[31:]
+            if flaw == "signature":
+                return raw[:-1] + bytes((raw[-1] ^ 1,))
+            return sent[0] if flaw == "replayed" else raw
+
+        client._transport = Changing(real, change)  # type: ignore[assignment]
+        if flaw == "replayed":
+            assert (await client.call(PROBE, 1, Nothing())).octets == b"alice"
+        if flaw == "left out":  # a sequence number is used up, as by a request that is lost
+            client._provider.keys.sign(b"lost")  # type: ignore[union-attr]
+        refusal: list[BaseException] = []
+        try:
+            await client.call(PROBE, 2, Nothing())
+        except (Fault, RpcFailed) as error:
+            refusal.append(error)
+        assert refusal
+        if isinstance(refusal[0], Fault):
+            assert refusal[0].status == 5
+        else:
+            assert flaw == "replayed", "its number is answered already: the connection ends"
+        assert world.probe.waiting == [], "the method does not run"
+        await until(lambda: client._transport is None)
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-OUR-auth-01")
+def test_no_secret_is_told_in_logs_metrics_or_errors(caplog: pytest.LogCaptureFixture) -> None:
+    secrets_told = ("S3cret!", "w0rse-S3cret", nt_hash("S3cret!").hex(), nt_hash("w0rse-S3cret"))
+
+    async def test(world: World) -> None:
+        texts = []
+        with caplog.at_level(logging.DEBUG):
+            client = await world.bound()
+            with pytest.raises(Fault) as crashed:
+                await client.call(PROBE, 3, Nothing())
+            texts.append(str(crashed.value))
+            wrong = await world.bound(password="w0rse-S3cret")
+            with pytest.raises(Fault) as refused:
+                await wrong.call(PROBE, 1, Nothing())
+            texts.append(str(refused.value))
+            with pytest.raises(RpcFailed) as failed:
+                await world.bound(AuthType.SPNEGO, "w0rse-S3cret")
+            texts.append(str(failed.value))
+        keys = logon(AuthType.NTLM)
+        assert keys.keys is None
+        for metric in world.metrics.registry.collect():
+            texts += [str(sample) for sample in metric.samples]
+        texts += [str(vars(record)) + str(record.exc_text or "") for record in caplog.records]
+        assert any("alice" in text for text in texts), "the refusal is told, by the user's name"
+        for text in texts:
+            for secret in secrets_told:
+                assert (secret if isinstance(secret, str) else secret.hex()) not in text
+            assert "NTLMSSP" not in text
+
+    in_world(test)
+
+
+class OnlyUnknown:
+    """Offers SPNEGO without any mechanism."""
+
+    def begin(self, auth_type: int, level: AuthLevel, address: str) -> Provider | None:
+        return SpnegoAcceptor({})
+
+
+@pytest.mark.spec("RP-SPNG-3.2.5-03")
+def test_without_a_common_mechanism_there_is_no_context() -> None:
+    client = Client(served(providers=OnlyUnknown()))
+    token = vector("spnego_1_init")
+    nak = client.bind(trailer=Trailer(int(AuthType.SPNEGO), int(AuthLevel.PRIVACY), 1, token))
+    assert (nak.kind, nak.body[:2]) == (PduType.BIND_NAK, b"\0\0")
+    assert client.connection.is_closing
+    assert client.connection.refusals == ["no mechanism in common"]
+    plain = Client(served(providers=OnlyUnknown()))
+    assert parse_bind_ack(plain.bind()).answers[0].result == 0
