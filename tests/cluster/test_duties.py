@@ -16,6 +16,7 @@ from qm.model.values.commands import (
     Send,
     TransferVerdict,
 )
+from qm.node.config.schema import API_PORT, HTTP_PORT, MSMQ_PORT
 from qm.node.replica.quarantine import Quarantine
 from qm.store.codec import encode_command
 from qm.store.reserve import DiskLevel
@@ -171,7 +172,7 @@ def test_a_leader_without_room_yields_to_a_member_that_has_it() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("DM-3.1.1.1-19", "DM-3.1.7.2.5-01", "DM-3.1.7.2.6-01")
+@pytest.mark.spec("DM-3.1.1.1-19", "DM-3.1.7.2.5-01", "DM-3.1.7.2.6-01", "DM-3.1.7.1.9-01")
 def test_nearly_full_disks_refuse_messages_and_nothing_else() -> None:
     async def scenario() -> None:
         async with cluster(3, has_edges=False) as nodes:
@@ -227,7 +228,58 @@ async def fetch(node: HarnessNode, path: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
+async def listens(node: HarnessNode) -> list[bool]:
+    """Whether MSMQ, the API and HTTP of a node take connections."""
+    found = []
+    for port in (MSMQ_PORT, API_PORT, HTTP_PORT):
+        try:
+            _, writer = await asyncio.open_connection(node.host, port)
+        except OSError:
+            found.append(False)
+        else:
+            found.append(True)
+            writer.close()
+    return found
+
+
 @pytest.mark.spec("DM-3.1.4.1-01", "DM-3.1.4.2-01", "DM-3.1.1.1-21")
+def test_a_queue_manager_is_stopped_then_initializes_then_is_ready() -> None:
+    """QueueManagerState is what a node shows: no port when Stopped, `/livez` alone while it
+    initializes or stops serving, `/readyz` when it is Ready.
+    """
+
+    async def scenario() -> None:
+        async with cluster(3) as nodes:
+            leader = await nodes.leader()
+            queue = await create_queue(leader, "orders")
+            await propose(leader, batch("orders", range(3)))
+            await nodes.agree()
+            for node in nodes.up:
+                await node.stop()
+            for node in nodes.nodes.values():
+                assert await listens(node) == [False] * 3, "Stopped: it does nothing"
+            first, second, _ = nodes.nodes.values()
+            await first.start()
+            assert await fetch(first, "/livez") == (200, "alive\n")
+            status, _ = await fetch(first, "/readyz")
+            assert (status, (await listens(first))[0]) == (503, False), "Initializing"
+            await second.start()
+            for node in (first, second):
+                await until(
+                    lambda node=node: node.service.not_ready_reason() is None,  # type: ignore[misc]
+                    lambda node=node: node.service.not_ready_reason(),  # type: ignore[misc]
+                )
+                assert await fetch(node, "/readyz") == (200, "ready\n")
+                assert await listens(node) == [True] * 3, "Ready"
+            # Nothing was done to the state by stopping, and it is initialized from what it was.
+            leader = await nodes.leader()
+            assert count(leader, queue) == (3, 0)
+            await propose(leader, batch("orders", [4]))
+            await until(lambda: count(leader, queue) == (4, 0), lambda: count(leader, queue))
+
+    run(scenario())
+
+
 def test_health_and_metrics_say_what_load_balancers_and_dashboards_ask() -> None:
     async def scenario() -> None:
         async with cluster(3) as nodes:

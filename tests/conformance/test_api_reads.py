@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 import pytest
 
-from qm.client.mqac.queue import MSMQQueue
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until
+from tests.conformance import mqac_reads
+from tests.conformance.mqac_world import serving
 from tests.unit.api.test_data import ORDERS, create
 from tests.unit.api.world import Client, bodies, refused, world
 
@@ -99,9 +99,7 @@ def test_receiving_through_a_cursor() -> None:
     reading(scenario)
 
 
-@pytest.mark.spec(
-    "DM-3.1.7.1.14-02", "DM-3.1.7.1.14-03", "DM-3.1.7.1.14-04", "DM-3.1.7.1.14-05", "DM-3.2.1.2-01"
-)
+@pytest.mark.spec("DM-3.1.7.1.14-02", "DM-3.1.7.1.14-03", "DM-3.1.7.1.14-04", "DM-3.1.7.1.14-05")
 def test_peeking_at_the_next_message() -> None:
     async def scenario(reader: Reader) -> None:
         first, second = await reader.cursor(), await reader.cursor()
@@ -150,10 +148,21 @@ def test_peeking_at_the_current_message() -> None:
 )
 def test_each_wait_has_its_own_time() -> None:
     async def scenario(reader: Reader) -> None:
+        clock = asyncio.get_running_loop().time
+
+        async def lasts(timeout_ms: int) -> float:
+            begun = clock()
+            assert (await reader.receive(timeout_ms=timeout_ms)).status == TIMEOUT
+            return (clock() - begun) * 1000
+
         forever = await reader.waits(reader.receive(timeout_ms=FOREVER), 1)
         long = await reader.waits(reader.receive(timeout_ms=LONG_MS), 2)
+        longer = asyncio.ensure_future(lasts(20 * SHORT_MS))
         for _ in range(3):
-            assert (await reader.receive(timeout_ms=SHORT_MS)).status == TIMEOUT
+            # Not before its time, and not with the next one.
+            assert SHORT_MS <= await lasts(SHORT_MS)
+            assert not longer.done()
+        assert 20 * SHORT_MS <= await longer < LONG_MS
         assert not forever.done()
         assert not long.done()
         await reader.send(b"a", b"b")
@@ -166,10 +175,19 @@ def test_each_wait_has_its_own_time() -> None:
 @pytest.mark.spec("DM-3.1.7.3.1-02")
 def test_without_time_nothing_waits() -> None:
     async def scenario(reader: Reader) -> None:
-        for read in (reader.receive, reader.peek):
-            found = await read(timeout_ms=0)
-            assert found.status in (NOT_FOUND, TIMEOUT)
-            assert bodies(found) == []
+        cursor = await reader.cursor()
+        for read, status in (
+            (reader.receive(timeout_ms=0), NOT_FOUND),
+            (reader.peek(timeout_ms=0), NOT_FOUND),
+            (reader.receive(cursor=cursor, timeout_ms=0), NOT_FOUND),
+            (reader.peek(cursor=cursor, timeout_ms=0), NOT_FOUND),
+        ):
+            async with asyncio.timeout(LONG_MS / 1000):
+                found = await read
+            assert (found.status, bodies(found)) == (status, [])
+        # None of them takes or holds up what comes later.
+        await reader.send(b"a")
+        assert bodies(await reader.receive()) == [b"a"]
 
     reading(scenario)
 
@@ -292,11 +310,39 @@ def test_a_handle_has_an_access_and_a_share_mode() -> None:
     reading(scenario)
 
 
-@pytest.mark.spec("DM-3.1.7.1.1-02", "DM-3.1.7.1.2-02", "DM-3.1.7.1.6-04", "DM-3.2.7.1-02")
+@pytest.mark.spec("DM-3.2.1.2-01", "DM-3.2.7.1-02", "DM-3.1.1.16-06")
+def test_each_cursor_has_a_handle_of_its_own_and_reads_the_queue_of_its_descriptor() -> None:
+    async def scenario(reader: Reader) -> None:
+        client = reader.client
+        other_name = r".\private$\other"
+        await create(client, other_name)
+        again = Reader(client, await client.open(ORDERS), lambda: 0)
+        other = Reader(client, await client.open(other_name), lambda: 0)
+        elsewhere = Client(client.channel, "another")
+        await elsewhere.open_session()
+        stranger = Reader(elsewhere, await elsewhere.open(ORDERS), lambda: 0)
+        readers = (reader, again, other, stranger)
+        cursors = [(one, await one.cursor()) for one in readers for _ in range(3)]
+        assert len({cursor for _, cursor in cursors}) == len(cursors)
+        await reader.send(b"a")
+        await client.send(other_name, b"other")
+        for one, cursor in cursors:
+            found = bodies(await one.peek(cursor=cursor))
+            assert found == [b"other" if one is other else b"a"]
+        # Its descriptor is part of what it is: another one's handle does not open it.
+        with refused(grpc.StatusCode.INVALID_ARGUMENT, field="cursor"):
+            await other.peek(cursor=cursors[0][1])
+        with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_INVALID_HANDLE"):
+            await stranger.peek(cursor=cursors[0][1])
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.1-02", "DM-3.1.7.1.2-02", "DM-3.1.7.1.6-04", "DM-3.1.1.16-06")
 def test_cursors_live_as_long_as_their_handle() -> None:
     async def scenario(reader: Reader) -> None:
         client = reader.client
-        first, second = await reader.cursor(), await reader.cursor()
+        first, second, third = [await reader.cursor() for _ in range(3)]
         await reader.send(b"a")
         closing = data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=first)
         await client.data.CloseCursor(closing)
@@ -307,18 +353,21 @@ def test_cursors_live_as_long_as_their_handle() -> None:
         await client.data.CloseQueue(
             data_pb2.CloseQueueRequest(request=client.next(), handle=reader.queue.handle)
         )
-        with refused(invalid, "MQ_ERROR_INVALID_HANDLE"):
-            await client.data.CloseCursor(
-                data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=second)
-            )
+        for ended in (second, third):
+            with refused(invalid, "MQ_ERROR_INVALID_HANDLE"):
+                await client.data.CloseCursor(
+                    data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=ended)
+                )
 
     reading(scenario)
 
 
 @pytest.mark.spec("DM-3.1.7.1.14-01", "DM-3.1.7.1.15-01")
 def test_without_a_timeout_a_peek_waits_for_ever() -> None:
-    for peek in (MSMQQueue.Peek, MSMQQueue.PeekCurrent, MSMQQueue.PeekNext):
-        assert inspect.signature(peek).parameters["ReceiveTimeout"].default == FOREVER
+    with serving() as service:
+        for name in ("Peek", "PeekCurrent", "PeekNext"):
+            mqac_reads.has_defaults(service, name)
+            mqac_reads.waits(service, name)
 
     async def scenario(reader: Reader) -> None:
         waiting = await reader.waits(reader.peek(timeout_ms=FOREVER), 1)
@@ -361,4 +410,14 @@ def test_nothing_waits_in_a_queue_that_is_gone() -> None:
 def test_a_peek_is_never_part_of_a_transaction() -> None:
     assert "transaction" not in data_pb2.PeekRequest.DESCRIPTOR.fields_by_name
     assert "is_two_phase" not in data_pb2.PeekRequest.DESCRIPTOR.fields_by_name
-    assert not data_pb2.ReceiveRequest().is_two_phase
+
+    async def scenario(reader: Reader) -> None:
+        await reader.send(b"a")
+        (key,) = (await reader.peek()).messages.lookup_identifiers
+        exact = data_pb2.Selector(kind=data_pb2.EXACT, lookup_identifier=key)
+        assert bodies(await reader.peek(selector=exact)) == [b"a"]
+        # Not said to be of two phases, a read takes at once: nothing is left to end.
+        assert bodies(await reader.receive(selector=exact)) == [b"a"]
+        assert (await reader.receive(selector=exact)).status == RECEIVED
+
+    reading(scenario)

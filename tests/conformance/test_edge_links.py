@@ -22,6 +22,7 @@ from tests.conformance.test_session_link import FIRST, SECOND, UTC, connecting, 
 def test_what_the_states_mean() -> None:
     link = OutgoingLink(SessionConfig())
     seen = [link.state]
+    assert (link.next_action(), link.next_timer()) == (None, None), "nobody attempts anything"
     link.message_available()
     link.next_action()
     unknown = ErrorCode.MQ_ERROR_NO_DS
@@ -40,6 +41,19 @@ def test_what_the_states_mean() -> None:
         OutgoingState.ON_HOLD,  # nothing is transferred
     ]
     assert connected.next_action() is None
+
+
+@pytest.mark.spec("DM-3.1.7.2.4-01")
+def test_a_queue_that_is_resumed_is_inactive() -> None:
+    link = OutgoingLink(SessionConfig())
+    link.pause()
+    link.message_available()
+    assert (link.state, link.next_action()) == (OutgoingState.ON_HOLD, None)
+    link.resume(has_backlog=False)
+    assert (link.state, link.next_action()) == (OutgoingState.INACTIVE, None)
+    # From there a message connects it.
+    link.message_available()
+    assert link.next_action() is not None
 
 
 @pytest.mark.spec("DM-3.1.1.3-02")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qm.model.messages.message import AuthenticationLevel
+from qm.model.messages.message import AuthenticationLevel, Message
 from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -29,7 +29,17 @@ from qm.wire.structures.queue_name import (
     QueueName,
 )
 from tests.unit.model.test_delivery import Sender
-from tests.unit.model.world import NOW_S, OWN, PEER, PEER_ADDRESS, World, direct, packet, request
+from tests.unit.model.world import (
+    NOW_S,
+    OWN,
+    PEER,
+    PEER_ADDRESS,
+    ClientInWorld,
+    World,
+    direct,
+    packet,
+    request,
+)
 
 ORDERS = "DIRECT=OS:vhost\\orders"
 THIRD = b"third-queue-mgr!"
@@ -42,6 +52,8 @@ CAUSES = {
     "purged": MessageClass.NACK_Q_PURGED,
     "expired": MessageClass.NACK_RECEIVE_TIMEOUT,
     "rejected": MessageClass.NACK_RECEIVE_REJECTED,
+    "lent, purged, given back": MessageClass.NACK_Q_PURGED,
+    "locked, purged, aborted": MessageClass.NACK_Q_PURGED,  # DM-A11
 }
 PA, PR, NA, NR = (int(flag) for flag in AcknowledgeFlags)
 
@@ -64,6 +76,9 @@ def remove(world: World, queue_id: int, cause: str) -> None:
     else:
         client = world.client()
         opened = client.open(ORDERS, QueueAccessType.RECEIVE_ACCESS)
+        if "purged" in cause:
+            outlive_a_purge(world, client, opened, is_transactional="locked" in cause)
+            return
         if cause == "committed":
             transaction = client.begin("t")
             assert len(client.receive(opened, transaction=transaction)) == 1
@@ -74,6 +89,24 @@ def remove(world: World, queue_id: int, cause: str) -> None:
         end = commands.ReadEnd(client.request(), queue_id, result.lookup_identifier, True, reason)
         if cause != "received":
             assert world.one(end).status == 0
+
+
+def outlive_a_purge(
+    world: World, client: ClientInWorld, opened: tuple[int, int], *, is_transactional: bool
+) -> None:
+    """Make a message PurgePending, then end what holds it without taking it."""
+    transaction = client.begin("t") if is_transactional else None
+    how: dict[str, Any] = {"transaction": transaction} if transaction else {"is_two_phase": True}
+    (result,) = client.receive(opened, **how)
+    world.one(commands.PurgeQueue(request(), opened[1], ()))
+    world.settle(opened[1])
+    assert list(world.positions(opened[1])) == [result.lookup_identifier]
+    if transaction is not None:
+        assert client.abort(transaction) == 0
+    else:
+        end = commands.ReadEnd(client.request(), opened[1], result.lookup_identifier, False)
+        assert world.one(end).status == 0
+    assert world.positions(opened[1]) == {}
 
 
 def asking(flags: int, **more: Any) -> dict[str, Any]:
@@ -107,9 +140,33 @@ def synthetic(world: World, queue_id: int) -> SyntheticPacket:
 # When a message leaves its queue -----------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04", "DM-3.1.7.1.12-04")
+@pytest.mark.spec("QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04")
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_way_out_is_told(world: World, cause: str) -> None:
+    is_told_once(world, cause)
+
+
+@pytest.mark.spec(
+    "DM-3.1.7.1.12-04", "DM-3.1.4.4-03", "DM-3.1.4.5-02", "DM-3.1.7.1.7-02", "DM-3.1.7.2.7-02"
+)
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        ("second phase", 0x4000),
+        ("committed", 0x4000),
+        ("purged", 0xC001),
+        ("lent, purged, given back", 0xC001),
+        ("locked, purged, aborted", 0xC001),
+        ("expired", 0xC002),
+    ],
+)
+def test_reasons_for_which_a_position_is_deleted(world: World, cause: str, code: int) -> None:
+    assert CAUSES[cause] == code
+    is_told_once(world, cause)
+
+
+def is_told_once(world: World, cause: str) -> None:
+    """Let a message go for a reason, and find that reason in both acknowledgements."""
     admin = world.create("admin")
     orders = world.create("orders", transactional=True)
     message = packet(7, sequence=(9, 1, 0), final_ack=True, **asking(PR | NR))
@@ -124,7 +181,9 @@ def test_every_way_out_is_told(world: World, cause: str) -> None:
     assert not [key for table, key, _ in world.state.rows() if table == Table.OBLIGATION]
 
 
-@pytest.mark.spec("QB-3.1.7.2.1-01", "DM-3.1.1.12-30", "DM-3.1.1.12-32", "DM-3.1.1.12-33")
+@pytest.mark.spec(
+    "QB-3.1.7.2.1-01", "DM-3.1.1.12-26", "DM-3.1.1.12-30", "DM-3.1.1.12-32", "DM-3.1.1.12-33"
+)
 @pytest.mark.parametrize(
     ("flags", "of_receive", "of_loss"),
     [
@@ -140,6 +199,7 @@ def test_every_way_out_is_told(world: World, cause: str) -> None:
 def test_who_asked_for_what(
     world: World, flags: int, of_receive: bool, of_loss: bool, cause: str
 ) -> None:
+    assert Message().acknowledgements_requested == 0, "by default nobody asks"
     admin = world.create("admin")
     orders = world.create("orders")
     world.arrive(packet(7, **asking(flags)))
@@ -161,7 +221,7 @@ def test_failed_delivery_is_told_to_who_asked(flags: int) -> None:
     assert classes(sender, admin) == ([late] if flags & NA else [])
 
 
-@pytest.mark.spec("QB-3.1.7.2.2-01", "QB-2.2.5-01")
+@pytest.mark.spec("QB-3.1.7.2.2-01", "QB-2.2.5-01", "DM-3.1.1.12-49")
 @pytest.mark.parametrize(
     ("fields", "is_told"),
     [

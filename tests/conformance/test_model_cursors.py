@@ -27,6 +27,11 @@ def test_a_fresh_cursor_stands_at_the_start() -> None:
     cursor = Cursor(5)
     assert (cursor.handle, cursor.key, cursor.state) == (5, START, UNREAD)
     assert cursor.selector_for_dequeue() == Selector(SelectorKind.FIRST)
+    # No message is ever there, and none before it: also key 0, the first there can be, comes after.
+    queue = Keys(0, 7)
+    assert not queue.has(START)
+    assert cursor.get_message_for_peek(queue.seek, queue.has) is OK
+    assert cursor.key == 0
     assert {state.name for state in CursorState} == {
         "UNREAD",
         "READ",
@@ -35,7 +40,7 @@ def test_a_fresh_cursor_stands_at_the_start() -> None:
     }
 
 
-@pytest.mark.spec("DM-3.2.7.2-01", "DM-3.2.7.2-03", "DM-3.2.7.3-02")
+@pytest.mark.spec("DM-3.2.7.2-01", "DM-3.2.7.2-03", "DM-3.2.7.3-02", "DM-3.2.1.2-03")
 def test_peeking_forward() -> None:
     queue, cursor = Keys(3, 8), Cursor(1)
     assert cursor.get_message_for_peek(queue.seek, queue.has) is OK
@@ -50,7 +55,9 @@ def test_peeking_forward() -> None:
     assert cursor.state is CursorState.WAIT_PEEK
 
 
-@pytest.mark.spec("DM-3.2.7.2-02", "DM-3.2.7.3-01", "DM-3.2.7.5-01", "DM-3.2.7.6-02")
+@pytest.mark.spec(
+    "DM-3.2.7.2-02", "DM-3.2.7.3-01", "DM-3.2.7.5-01", "DM-3.2.7.6-02", "DM-3.2.1.2-03"
+)
 def test_waiting_for_a_peek() -> None:
     queue, cursor = Keys(), Cursor(1)
     assert cursor.get_next_message_for_peek(queue.seek) is CursorAnswer.ILLEGAL
@@ -68,7 +75,7 @@ def test_waiting_for_a_peek() -> None:
     assert (cursor.key, cursor.state) == (9, READ)
 
 
-@pytest.mark.spec("DM-3.2.7.4-01", "DM-3.2.7.4-02", "DM-3.2.7.4-03")
+@pytest.mark.spec("DM-3.2.7.4-01", "DM-3.2.7.4-02", "DM-3.2.7.4-03", "DM-3.2.1.2-03")
 def test_dequeuing_through_a_cursor() -> None:
     queue, cursor = Keys(3, 8), Cursor(1)
     assert cursor.dequeued(3, no_wait=False) is OK
@@ -86,12 +93,16 @@ def test_dequeuing_through_a_cursor() -> None:
     assert cursor.state is CursorState.WAIT_RECEIVE
 
 
-@pytest.mark.spec("DM-3.2.7.6-01")
+@pytest.mark.spec("DM-3.2.7.6-01", "DM-3.2.1.2-02", "DM-3.1.1.2-24")
 def test_the_end_after_a_timeout_does_not_hide_later_arrivals() -> None:
-    cursor = Cursor(1)
+    """DM-A17: End is the place after the last key, where nothing is."""
+    queue, cursor = Keys(3, 40), Cursor(1)
     cursor.dequeued(None, no_wait=False)
     cursor.wait_time_expired(last_key=40)
     assert cursor.state is UNREAD
+    assert cursor.selector_for_dequeue() == Selector(SelectorKind.AFTER, 40)
+    assert cursor.get_message_for_peek(queue.seek, queue.has) is WAITING, "it is past Tail"
+    cursor.wait_time_expired(last_key=40)
     assert cursor.selector_for_dequeue() == Selector(SelectorKind.AFTER, 40)
     cursor.dequeued(None, no_wait=False)
     cursor.message_available(41)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from enum import IntFlag
+import json
+from enum import Enum, IntFlag
 
 import msgspec
 import pytest
 
+from qm.client.mqac import constants
 from qm.model import queries
 from qm.model.management.directory import DirectoryObject, Filter, Operator
 from qm.model.state.tables import Table
@@ -29,16 +31,18 @@ from qm.wire.access_mask import (
     MachineAccess,
     SiteAccess,
 )
-from qm.wire.codes import ErrorCode
+from qm.wire.codes import ErrorCode, is_vendor_code
 from qm.wire.enums import ProviderType
 from qm.wire.structures.public_key import (
     MqdsPublicKey,
     PublicKeyBlob,
     write_mqds_public_keys,
 )
+from tests.conformance.catalogue import REPOSITORY
 from tests.unit.model.management.test_directory import write
 from tests.unit.model.world import HOST, OWN, World, request
 
+CODES = REPOSITORY / "tests" / "data" / "spec" / "errors.json"
 SUCCESS = DirectoryOperationResult.SUCCESS
 NOT_FOUND = DirectoryOperationResult.OBJECT_NOT_FOUND
 Type = DirectoryObjectType
@@ -90,10 +94,21 @@ def test_a_queue_and_its_object_come_and_go_together(world: World) -> None:
     assert world.one(again).status == ErrorCode.MQ_ERROR_QUEUE_EXISTS
     other = queries.find_by_path(world.machine.view, f"{HOST}\\other")
     assert other.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, "its object could not be created"
+    # Queue and object are one: what is refused for the one is refused for both, by its status.
+    stranger = (sid_from_text("S-1-5-21-1-2-3-1001"),)
+    closed = world.create("closed", write_descriptor(SecurityDescriptor(dacl=Acl(()))))
+    assert world.one(commands.DeleteQueue(request(), closed, stranger)).status == (
+        ErrorCode.MQ_ERROR_ACCESS_DENIED
+    )
+    assert read(world, Type.QUEUE, world.record(closed).identifier) is not None
+    assert queries.find_by_path(world.machine.view, f"{HOST}\\closed").queue_id == closed
     assert world.one(commands.DeleteQueue(request(), first, ())).status == 0
     assert read(world, Type.QUEUE, identifier) is None
     private = world.create("private$\\secret")
     assert world.one(commands.DeleteQueue(request(), private, ())).status == 0
+    assert queries.find_by_path(world.machine.view, f"{HOST}\\private$\\secret").status == (
+        ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    )
 
 
 @pytest.mark.spec("DM-3.1.1.1-12")
@@ -295,10 +310,32 @@ def test_identifiers_have_the_layout_of_data_types(world: World) -> None:
 
 @pytest.mark.spec("DM-1.8-01", "DM-1.8-02")
 def test_no_code_is_of_our_own_making() -> None:
-    customer_bit, facility_win32 = 0x2000_0000, 0x0007_0000
-    for code in ErrorCode:
-        assert not code & customer_bit, code.name
-        assert code & 0x0FFF_0000 != facility_win32, "a Win32 code must keep its meaning"
+    """Names and numbers of [MS-ERREF] 2.1 and [MS-MQMQ] 2.4; Win32 codes as [MS-ERREF] 2.2 has
+    them, E_INVALIDARG being 87 ERROR_INVALID_PARAMETER in its facility.
+    """
+    published = json.loads(CODES.read_text())
+    general = {
+        "E_NOTIMPL": 0x80004001,
+        "E_NOINTERFACE": 0x80004002,
+        "E_POINTER": 0x80004003,
+        "E_INVALIDARG": 0x80070057,
+        "OLE_E_BLANK": 0x80040007,
+        "XACT_E_NOTSUPPORTED": 0x8004D00F,
+        "CONNECT_E_NOCONNECTION": 0x80040200,
+        "CONNECT_E_ADVISELIMIT": 0x80040201,
+        "CONNECT_E_CANNOTCONNECT": 0x80040202,
+    }
+    assert {one.name: one.value for one in ErrorCode} == {
+        name: int(value, 16) for name, value in published.items()
+    }
+    found = {
+        name: value
+        for name, value in vars(constants).items()
+        if isinstance(value, int) and not isinstance(value, Enum) and value & 0x8000_0000
+    }
+    assert found == general | {"INFINITE": 0xFFFF_FFFF}
+    assert not any(is_vendor_code(code) for code in (*ErrorCode, *general.values()))
+    assert is_vendor_code(0xC00E_0001 | 0x2000_0000)
 
 
 @pytest.mark.spec("DM-3.1.3-01")

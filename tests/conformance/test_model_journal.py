@@ -4,6 +4,7 @@ from array import array
 
 import pytest
 
+from qm.model.messages.message import Message
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.wire.message_class import MessageClass
@@ -89,6 +90,20 @@ def test_the_application_dead_letter_queue_if_it_can_be(
         fail(sender)
     assert len(sender.positions(mine)) == is_taken
     assert copies(sender) == ({} if is_taken else {DEADXACT: 1})
+
+
+@pytest.mark.spec("DM-3.1.1.12-04")
+@pytest.mark.parametrize("asked", [{}, JP])
+def test_no_application_dead_letter_queue_for_what_is_not_to_be_kept(
+    sender: Sender, asked: dict[str, bool]
+) -> None:
+    assert Message().application_deadletter_queue == ""
+    mine = sender.create("mydead", transactional=True)
+    sender.application_deadletter_queue = "DIRECT=OS:vhost\\mydead"
+    sender.send(1, **asked, **TRANSACTIONAL)
+    sender.assign()
+    fail(sender)
+    assert (len(sender.positions(mine)), copies(sender)) == (0, {})
 
 
 @pytest.mark.spec("QB-3.1.5.5.4-01", "QB-3.1.1.6.2-05", "AC-2.2.2.12-03")

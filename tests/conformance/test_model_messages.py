@@ -91,17 +91,21 @@ def test_states_of_a_position(world: Orders) -> None:
     assert [state.name for state in PositionState] == ["AVAILABLE", "LOCKED", "PURGE_PENDING"]
 
 
-@pytest.mark.spec("DM-3.1.1.11-05", "DM-3.1.1.12-01", "DM-3.1.7.3.2-01", "DM-3.1.7.3.2-02")
+@pytest.mark.spec(
+    "DM-3.1.1.11-05", "DM-3.1.1.12-01", "DM-3.1.1.2-23", "DM-3.1.7.3.2-01", "DM-3.1.7.3.2-02"
+)
 def test_neighbours_in_the_list(world: Orders) -> None:
+    nothing = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, None)
     assert world.seek(SelectorKind.FIRST) == (0, None)
+    assert world.seek(SelectorKind.SEEK_LAST) == nothing
     first, second, third = keys = world.fill(3)
     assert keys == sorted(set(keys))
     assert world.seek(SelectorKind.FIRST) == (0, first)
+    assert world.seek(SelectorKind.SEEK_LAST) == (0, third)
     assert world.seek(SelectorKind.SEEK_NEXT, first) == (0, second)
     assert world.seek(SelectorKind.AFTER, second) == (0, third)
     assert world.seek(SelectorKind.AFTER, third) == (0, None)
     assert world.seek(SelectorKind.SEEK_PREVIOUS, second) == (0, first)
-    nothing = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, None)
     assert world.seek(SelectorKind.SEEK_PREVIOUS, first) == nothing
     assert world.seek(SelectorKind.SEEK_NEXT, third) == nothing
     world.c.receive(world.opened, is_two_phase=True)
@@ -112,7 +116,9 @@ def test_neighbours_in_the_list(world: Orders) -> None:
     assert world.positions(other).keys().isdisjoint(keys)
 
 
-@pytest.mark.spec("DM-3.1.7.3.2-03", "DM-3.1.7.3.3-05", "DM-3.1.7.1.15-04", "DM-3.1.7.1.13-07")
+@pytest.mark.spec(
+    "DM-3.1.7.3.2-03", "DM-3.1.7.3.3-05", "DM-3.1.7.1.15-04", "DM-3.1.7.1.13-07", "DM-3.1.1.12-03"
+)
 def test_peeking_at_what_is_locked(world: Orders) -> None:
     first, second, third = world.fill(3)
     world.c.receive(world.opened, 2, is_two_phase=True)
@@ -148,7 +154,6 @@ def test_the_lookup_identifier(priority: int) -> None:
     assert world.counters().sequential_id == before + 3
 
 
-@pytest.mark.spec("DM-3.1.1.11-04")
 def test_positions_after_a_restart(world: Orders) -> None:
     first, second = world.fill(2)
     transaction = world.c.begin("t")
@@ -178,15 +183,19 @@ def test_what_leaves_no_longer_counts(world: Orders) -> None:
 # Reads -------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("DM-3.1.7.1.10-10", "DM-3.1.7.1.10-03")
-def test_a_read_of_an_empty_queue_stays_open(world: Orders) -> None:
+@pytest.mark.spec("DM-3.1.7.1.10-10", "DM-3.1.7.1.10-03", "DM-3.1.7.1.11-01")
+@pytest.mark.parametrize("is_two_phase", [False, True])
+def test_a_read_of_an_empty_queue_stays_open(world: Orders, is_two_phase: bool) -> None:
     first = world.c.number + 1
-    assert world.c.receive(world.opened) == []
+    how: dict[str, Any] = {"first": first, "is_two_phase": is_two_phase}
+    assert world.c.receive(world.opened, **how) == []
+    world.c.number += 1
     world.tick(30_000)
-    assert world.c.receive(world.opened, first=first) == []
+    assert world.c.receive(world.opened, **how) == []
     world.fill(1)
-    (result,) = world.c.receive(world.opened, first=first)
+    (result,) = world.c.receive(world.opened, **how)
     assert (result.number, result.message_ordinal) == (first, 1)
+    assert len(world.positions(world.orders)) == is_two_phase
     second = world.c.number + 1
     world.c.receive(world.opened)
     timeout = ErrorCode.MQ_ERROR_IO_TIMEOUT
@@ -273,7 +282,8 @@ def test_outcomes_of_unknown_transactions(world: Orders) -> None:
     assert world.one(commands.TxAbort(stranger, unknown)).status == sequence_error
     rows = [row for row in world.state.rows() if row[0] != Table.META]
     assert rows == [row for row in before if row[0] != Table.META]
-    # SinglePhase is known from the start (DM-A25); one that has it is never prepared.
+    # SinglePhase is known from the start (DM-A25), True where a client does not ask for two phases
+    # (test_control.test_a_transaction_has_one_phase_if_nothing_is_said); it is never prepared then.
     single, double = world.c.begin("s"), world.c.begin("d", is_single_phase=False)
     assert world.one(commands.TxPrepare(world.c.request(), single)).status == sequence_error
     assert world.c.commit(double) == sequence_error

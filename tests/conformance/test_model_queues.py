@@ -12,6 +12,7 @@ from qm.model import queries
 from qm.model.clients.opens import is_open
 from qm.model.machine import Machine
 from qm.model.management.directory import Filter, Operator
+from qm.model.state.ledger import META_QUEUE_MANAGER
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
@@ -29,7 +30,7 @@ from qm.model.values.limits import (
     VERSION_OF_MULTIPLE_OPEN,
     VERSION_OF_USER_FORMS,
 )
-from qm.model.values.records import QueueManager
+from qm.model.values.records import QueueManager, encode
 from qm.names.format_name import PublicName, format_name_text
 from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import sid_from_text
@@ -44,6 +45,7 @@ from tests.unit.model.world import HOST, NOW_S, OWN, ClientInWorld, World, packe
 SEND, RECEIVE = QueueAccessType.SEND_ACCESS, QueueAccessType.RECEIVE_ACCESS
 NONE, DENY = QueueShareMode.DENY_NONE, QueueShareMode.DENY_RECEIVE
 ORDERS = "DIRECT=OS:vhost\\orders"
+ALICE, BOB = (sid_from_text(f"S-1-5-21-1-2-3-{number}") for number in (1001, 1002))
 
 
 @pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
@@ -94,9 +96,12 @@ def test_a_new_queue_manager(world: World) -> None:
     ]
     assert not manager.supporting_server
     assert manager.clustered
+    # It is never anything else: nodes are members of a cluster, and nobody sets it.
+    assert set_manager(world, clustered=False) == ErrorCode.MQ_ERROR_ILLEGAL_PROPID
     wanted = [Filter("identifier", Operator.EQUALS, OWN)]
     _, found = world.machine.directory.read(DirectoryObjectType.QUEUE_MANAGER, wanted)
     assert found is not None
+    assert found.attributes["clustered"]
     assert found.attributes["computer_name"] == HOST
     assert found.attributes["qualified_computer_name"] == f"{HOST}.example"
 
@@ -129,6 +134,18 @@ def test_what_the_queue_manager_is_part_of_lasts(world: World) -> None:
     assert set_manager(world, directory_integrated=False) == 0
     world.machine = Machine(world.state)
     assert values() == [(), False, False, False]
+    # Whatever they are once they can be set, they are in the row that a restart reads.
+    told = msgspec.structs.replace(
+        manager_of(world),
+        directory_server_list=("dc1", "dc2"),
+        srmp_http_support=True,
+        srmp_pgm_support=True,
+    )
+    world.state.put(Table.META, META_QUEUE_MANAGER, encode(told))
+    world.machine = Machine(world.state)
+    assert set_manager(world, directory_integrated=True) == 0
+    world.machine = Machine(world.state)
+    assert values() == [("dc1", "dc2"), True, True, True]
 
 
 @pytest.mark.spec("DM-3.1.1-05")
@@ -138,12 +155,35 @@ def test_identifiers_never_change(world: World) -> None:
     unknown = ErrorCode.MQ_ERROR_ILLEGAL_PROPID
     assert set_manager(world, identifier=b"x" * 16) == unknown
     assert set_queue(world, orders, identifier=b"x" * 16) == unknown
-    site = DirectoryObjectType.SITE
-    new = {"identifier": encode_attribute(b"x" * 16), "name": encode_attribute("n")}
-    write = commands.DirectoryWrite(request(), b"s" * 16, site, new, ())
-    assert world.one(write).status == unknown
+    _, outgoing = world.client().open("DIRECT=OS:far\\q", SEND)
+    away = world.record(outgoing).identifier
+    assert set_queue(world, outgoing, identifier=b"x" * 16) != 0
+    for number, (kind, attribute, value, other) in enumerate(
+        (
+            (DirectoryObjectType.ENTERPRISE, "name", "n", "m"),
+            (DirectoryObjectType.SITE, "name", "n", "m"),
+            (DirectoryObjectType.ROUTING_LINK, "actual_cost", 1, 2),
+            (DirectoryObjectType.CONNECTED_NETWORK, "name", "n", "m"),
+            (DirectoryObjectType.USER, "security_identifier", ALICE, BOB),
+        ),
+        start=1,
+    ):
+        own = bytes([number]) * 16
+
+        def write(values: dict[str, Any], own: bytes = own, kind: Any = kind) -> int:
+            encoded = {name: encode_attribute(one) for name, one in values.items()}
+            return world.one(commands.DirectoryWrite(request(), own, kind, encoded, ())).status
+
+        assert write({attribute: value}) == 0
+        assert write({"identifier": b"x" * 16, attribute: other}) == unknown
+        assert write({attribute: other}) == 0
+        _, found = world.machine.directory.read(kind, [])
+        assert found is not None
+        assert (found.identifier, found.attributes[attribute]) == (own, other)
+        assert found.attributes["identifier"] == own
     assert manager_of(world).identifier == OWN
     assert world.record(orders).identifier == identifier
+    assert world.record(outgoing).identifier == away
 
 
 # Queues ------------------------------------------------------------------------------------
@@ -207,7 +247,7 @@ def test_users(world: World) -> None:
         command = commands.DirectoryWrite(request(), bytes([number]) * 16, user, attributes, ())
         return world.one(command).status
 
-    alice, bob = sid_from_text("S-1-5-21-1-2-3-1001"), sid_from_text("S-1-5-21-1-2-3-1002")
+    alice, bob = ALICE, BOB
     encoded = (b"one certificate", b"another")
     digests = tuple(certificate_digest(certificate) for certificate in encoded)
     assert digests == tuple(md5(one, usedforsecurity=False).digest() for one in encoded)
@@ -240,9 +280,10 @@ def test_users(world: World) -> None:
     assert write(3, security_identifier=b"older") == 0
 
 
-@pytest.mark.spec("DM-3.1.7.1.3-01")
+@pytest.mark.spec("DM-3.1.7.1.3-01", "DM-3.1.1.2-03")
 def test_what_is_not_given_at_creation_is_the_default(world: World) -> None:
-    given, plain = world.create("given", label="l", quota=5), world.create("plain")
+    given = world.create("given", label="l", quota=5, type=b"T" * 16)
+    plain = world.create("plain")
     one, two = world.record(given), world.record(plain)
     differing = {
         name for name in msgspec.structs.asdict(one) if getattr(one, name) != getattr(two, name)
@@ -255,10 +296,18 @@ def test_what_is_not_given_at_creation_is_the_default(world: World) -> None:
         "journal_queue",
         "label",
         "quota",
+        "type",  # and nothing that would follow from it
         "full_path",
         "directory_path",
     }
     assert (two.label, two.quota) == ("", 0xFFFF_FFFF)
+    for kind in (b"T" * 16, bytes(16), b"\xff" * 16):
+        assert set_queue(world, plain, type=kind) == 0
+        changed = world.record(plain)
+        assert changed.type == kind
+        noted = {"type": kind, "version": changed.version, "modify_time": changed.modify_time}
+        assert changed == msgspec.structs.replace(two, **noted)
+        assert world.arrive(packet(kind[0] + 1, to="plain")) == [0]
     # The directory is not skipped.
     assert in_directory(world, one.identifier) is not None
 
@@ -379,13 +428,13 @@ def test_several_queues_end_with_their_client_and_count_against_its_limit(world:
     assert status_of(world.client("other"), ",".join(names[:2]), SEND) == unsupported
 
 
-@pytest.mark.spec("DM-3.1.7.1.5-12")
-def test_a_public_queue_of_ours_that_is_not_there(world: World) -> None:
+def test_a_public_queue_and_its_object_never_disagree(world: World) -> None:
     identifier = world.record(world.create("orders")).identifier
     client = world.client()
     public = format_name_text(PublicName(identifier))
     assert status_of(client, public, SEND) == 0
     world.one(commands.DeleteQueue(request(), client.open(public, RECEIVE)[1], ()))
+    assert status_of(client, public, SEND) == (ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
     assert status_of(client, "DIRECT=OS:vhost\\orders", SEND) == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
     found, _ = world.machine.directory.read(DirectoryObjectType.QUEUE, [])
     assert found is DirectoryOperationResult.OBJECT_NOT_FOUND

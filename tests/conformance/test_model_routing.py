@@ -9,7 +9,7 @@ from qm.model.clients.expand_name import expand_format_name
 from qm.model.messages.message import Message, SenderIdentifierType
 from qm.model.values import commands
 from qm.model.values.commands import Facts
-from qm.model.values.elements import OutgoingQueueState, QueueAccessType
+from qm.model.values.elements import OutgoingAdminState, OutgoingQueueState, QueueAccessType
 from qm.names.format_name import (
     DistributionListName,
     MultipleElementName,
@@ -17,10 +17,11 @@ from qm.names.format_name import (
     parse_format_name,
 )
 from qm.names.guid import guid_text
-from qm.security.sid import sid_from_text
+from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
+from qm.security.sid import ANONYMOUS, EVERYONE, sid_from_text
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
-from tests.conformance.test_model_directory import allowing, set_manager
+from tests.conformance.test_model_directory import set_manager
 from tests.unit.model.test_delivery import TRANSACTIONAL, Sender
 from tests.unit.model.world import NOW_MS, OWN, PEER, World, packet
 
@@ -137,6 +138,13 @@ def test_a_send_to_elsewhere_makes_an_outgoing_queue(world: World) -> None:
     assert [record.label for record in records] == [A, B]
     assert [record.pathname for record in records] == [A, B]
     assert len({record.identifier for record in records} | {bytes(16)}) == 3
+    # DestinationFormatName is what finds it; nothing is held, locked or under way.
+    for queue_id, name in ((first, A), (second, B)):
+        assert queries.find_queue(world.machine.view, name).queue_id == queue_id
+        found = queries.outgoing_queue(world.machine.view, queue_id)
+        assert found is not None
+        assert found.admin_state is OutgoingAdminState.NORMAL
+        assert (found.eod_last_ack, found.eod_first_non_ack) == (None, None)
     assert [state.name for state in OutgoingQueueState] == [
         "INACTIVE",
         "LOCKED",
@@ -220,21 +228,27 @@ def test_kinds_of_senders(world: World) -> None:
     kinds = {kind.name: kind.value for kind in SenderIdentifierType}
     assert kinds == {"NONE": 0, "SID": 1, "QUEUE_MANAGER_IDENTIFIER": 2}
     assert Message().sender_identifier_type == SenderIdentifierType.SID
+    # What the edge finds of each kind: test_examiner.
     alice = sid_from_text("S-1-5-21-1-2-3-1001")
-    world.create("everybody", security=allowing(0x4))
-    world.create("nobody", security=allowing(0x2))
-    anonymous, named = Facts(1, PEER, "", ()), Facts(2, PEER, "", (alice,))
+    for name, sid in (("everybody", EVERYONE), ("anonymous", ANONYMOUS), ("alice", alice)):
+        entry = Ace(ACE_ALLOWED, 0, 0x4, sid)
+        world.create(name, security=write_descriptor(SecurityDescriptor(dacl=Acl((entry,)))))
     denied = MessageClass.NACK_ACCESS_DENIED
-    for number, facts in enumerate((anonymous, named)):
-        open_to_all, closed = (
-            packet(10 * number + 1, to="everybody"),
-            packet(10 * number + 2, to="nobody"),
+    for number, (sids, expected) in enumerate(
+        (
+            ((), [0, 0, denied]),
+            ((alice,), [0, denied, 0]),
+            ((EVERYONE,), [0, denied, denied]),  # a queue manager
         )
-        assert world.arrive(open_to_all, closed, facts=facts) == [0, denied]
+    ):
+        packets = [
+            packet(10 * number + k, to=name)
+            for k, name in enumerate(("everybody", "anonymous", "alice"), start=1)
+        ]
+        assert world.arrive(*packets, facts=Facts(number + 1, PEER, "", sids)) == expected
 
 
-@pytest.mark.spec("DM-3.1.1.17-03")
-def test_what_each_access_permits(sender: Sender) -> None:
+def test_what_each_access_may_receive(sender: Sender) -> None:
     """Peeks are answered from the state by who holds the handle; apply judges what removes."""
     orders = sender.create("orders")
     sender.arrive(*(packet(number) for number in range(1, 4)))

@@ -11,12 +11,15 @@ import pytest
 from qm.model import queries
 from qm.model.machine import Machine
 from qm.model.messages.packets import deserialize_message_from_buffer
+from qm.model.queries import View
 from qm.model.state.ledger import META_COUNTERS
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import OutgoingAdminState
 from qm.model.values.records import Transaction, TransactionalOperation, decode, encode
+from qm.model.values.results import RequestResult
+from qm.model.values.rows import PositionState
 from qm.session.outgoing import Numbers, own_packet
 from qm.wire.codes import ErrorCode
 from qm.wire.limits import TRANSACTION_ID_MAX
@@ -261,7 +264,7 @@ def test_a_transactional_message_leaves_after_its_commit_only(sender: Sender) ->
 # Outgoing queues ---------------------------------------------------------------------------
 
 
-@pytest.mark.spec("DM-3.1.4.15-01", "DM-3.1.7.2.4-01")
+@pytest.mark.spec("DM-3.1.4.15-01")
 def test_resuming_a_queue(sender: Sender) -> None:
     sender.send(1)
 
@@ -310,11 +313,18 @@ def test_a_hardened_queue_manager_locks_its_outgoing_queues(sender: Sender) -> N
 # Persistence -------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("DM-3.1.1.12-12", "DM-3.1.1.12-13", "DM-3.1.1.12-51", "QB-1.3.2.1.1-01")
+@pytest.mark.spec(
+    "DM-3.1.1.12-12", "DM-3.1.1.12-13", "DM-3.1.1.12-51", "QB-1.3.2.1.1-01", "DM-3.1.1.12-22"
+)
 def test_messages_after_a_restart_of_the_node(tmp_path: Path) -> None:
     node = Node(tmp_path / "node")
     node.put(setup_commands())
-    properties: dict[str, Any] = {"label": "l", "extension_data": b"x", "application_tag": 7}
+    properties: dict[str, Any] = {
+        "label": "l",
+        "extension_data": b"x",
+        "application_tag": 7,
+        "body_type": 8,
+    }
     packets = [
         packet(1, is_recoverable=True, body=b"one", properties=properties),
         packet(2, body=b"two", properties=properties),
@@ -359,3 +369,33 @@ def test_transactions_and_their_operations_are_rows(sender: Sender) -> None:
     assert sender.c.commit(transaction) == 0
     assert sender.positions(opened[1]) == {}
     assert list(sender.positions(subqueue)) == [key]
+
+
+@pytest.mark.spec("DM-3.1.1.11-04")
+def test_positions_after_a_restart_of_the_node(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    node.put([arrivals(packet(1, is_recoverable=True), packet(2, is_recoverable=True))])
+    (lent,) = received(node.put([commands.ReceiveRun("c", 1, 6, 2, 1, 0, is_two_phase=True)])[0])
+
+    def positions() -> list[queries.PositionInfo]:
+        return queries.browse(View.of(node.store.state), 6).items
+
+    before = positions()
+    assert [one.state for one in before] == [PositionState.LOCKED, PositionState.AVAILABLE]
+    node.compact()
+    node = node.reopen()
+    after = positions()
+    assert [(one.lookup_identifier, one.state) for one in after] == [
+        (one.lookup_identifier, one.state) for one in before
+    ]
+    assert after[0].lock_owner == b"c"
+    # MessageReference: each leads to its message.
+    raw = [node.store.bodies.read(place(result)) for result in (lent, *_taken(node))]
+    assert raw == [packet(1, is_recoverable=True), packet(2, is_recoverable=True)]
+    node.close()
+
+
+def _taken(node: Node) -> list[RequestResult]:
+    """What the client receives next."""
+    return received(node.put([receive(3, 1)])[0])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from qm.model import queries
+from qm.model.queries import View
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import OutgoingAdminState
@@ -80,6 +82,38 @@ def test_what_is_deleted_or_held_is_passed_over() -> None:
             assert peer.bodies == [4, 5, 6, 2, 3]
 
     run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.1.3-04", "DM-3.1.3-18", "DM-3.1.3-19")
+def test_a_locked_queue_transfers_nothing_until_it_is_unlocked() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            cluster.lead(None)
+            queue = cluster.send(name("here"), 2)
+            harden(cluster, is_hardened=True)
+            cluster.lead("n1")
+            await settled()
+            assert (peer.raw, cluster.waiting(queue)) == ([], 2)
+            assert state(cluster, queue) is OutgoingAdminState.LOCKED
+            # A leader that begins finds it locked, and unlocks it if it need not be.
+            harden(cluster, is_hardened=False)
+            cluster.lead("n2")
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            assert peer.bodies == [0, 1]
+
+    run(scenario())
+
+
+def harden(cluster: SendingCluster, *, is_hardened: bool) -> None:
+    changes = {"hardened_security": encode_attribute(is_hardened)}
+    assert cluster.world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+
+
+def state(cluster: SendingCluster, queue: int) -> OutgoingAdminState:
+    found = queries.outgoing_queue(View.of(cluster.world.state), queue)
+    assert found is not None
+    return found.admin_state
 
 
 @pytest.mark.spec("DM-3.1.7.1.34-01")

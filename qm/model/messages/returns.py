@@ -72,6 +72,7 @@ class Returns:
 
     def _ends(self, queue: QueueInHand, key: int, position: Position) -> bool:
         if is_purge_pending(queue, key):
+            # DM-A11: also when a transaction gives it back, whatever reason its operation has.
             is_deleting = queue.record.is_deleting
             reason = MessageClass.NACK_Q_DELETED if is_deleting else MessageClass.NACK_Q_PURGED
         elif position.flags & PositionFlag.EXPIRY_DUE:

@@ -558,6 +558,23 @@ def test_the_enterprise_says_how_long_a_message_may_take_that_does_not_say_it() 
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.12-44")
+def test_what_the_server_assigns_is_not_taken_from_a_client() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            names = ("transaction_status_queue", "soap_header", "soap_body")
+            given: dict[str, Any] = dict.fromkeys(names, "DIRECT=OS:h\\q")
+            await client.send(ORDERS, b"a", **given)
+            got = (await client.receive(queue)).messages.properties[0]
+            assert got.body == b"a"
+            for name in given:
+                assert getattr(got, name) == ""
+
+    run(scenario())
+
+
 @pytest.mark.spec("DM-3.1.7.1.27-02")
 @pytest.mark.parametrize("is_packet", [False, True])
 def test_each_of_several_queues_gets_a_copy_that_names_it_and_lists_them_all(

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
 from qm.client.blocking import BlockingClient
-from qm.client.errors import ClientError, MqError
+from qm.client.errors import ClientError, InvalidArgument, MqError
 from qm.client.message import Message, ReceivedMessage
 from qm.client.signing import AuthenticationLevel, Signer, SigningFailed, new_signer
 from qm.pb import control_pb2 as pb
@@ -76,14 +76,36 @@ def test_a_level_chooses_the_version(
     assert (security.is_default_provider, security.sender_cert) == (True, SIGNER.certificate)
 
 
+@pytest.mark.spec("DM-3.1.1.12-11")
+def test_who_does_not_ask_for_a_signature_makes_none(client: BlockingClient) -> None:
+    assert Message().authentication_level == AuthenticationLevel.NONE
+    client.send(FIRST, Message(body=b"plain"))
+    assert taken(client, FIRST).wire.security is None
+    with pytest.raises(InvalidArgument):  # a certificate alone asks for nothing
+        client.send(FIRST, Message(body=b"able to", signer=SIGNER))
+
+
 @pytest.mark.spec("QB-3.1.7.1.4-01", "MQ-2.2.20.3-05", "DM-3.1.1.12-21")
-def test_several_destinations_share_a_signature(client: BlockingClient) -> None:
-    client.send([FIRST, SECOND], signed(b"both", AuthenticationLevel.SIG20))
+@pytest.mark.parametrize("level", [AuthenticationLevel.SIG20, AuthenticationLevel.SIG30])
+def test_several_destinations_share_a_signature(client: BlockingClient, level: int) -> None:
+    client.send([FIRST, SECOND], signed(b"both", level))
     for path in (FIRST, SECOND):
         message = taken(client, path)
         assert version(message) is SignatureVersion.MSMQ_3
         assert message.wire.security is not None
         assert message.wire.security.signature == b""
+        assert message.wire.multi_queue_format is not None
+        assert message.wire.multi_queue_format.signature
+    # Each of the lists alone asks for it too.
+    for lists in ({"response_queues": ("DIRECT=OS:x\\y", "DIRECT=OS:x\\z")},):
+        client.send(FIRST, signed(b"one", AuthenticationLevel.SIG30, **lists))
+        assert version(taken(client, FIRST)) is SignatureVersion.MSMQ_3
+    # Without any there is none, and Signature is used.
+    client.send(FIRST, signed(b"one", level))
+    alone = taken(client, FIRST).wire
+    assert alone.multi_queue_format is None
+    assert alone.security is not None
+    assert alone.security.signature
 
 
 def test_hashes(client: BlockingClient) -> None:

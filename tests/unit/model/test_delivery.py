@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from qm.model import queries
+from qm.model.messages.message import Message
 from qm.model.state.ledger import META_COUNTERS
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -100,7 +101,59 @@ def test_a_plain_message_is_done_when_its_session_acknowledged_it(sender: Sender
     assert len(rows) == 1
 
 
-@pytest.mark.spec("DM-3.1.1.12-47", "DM-3.1.1.12-48")
+@pytest.mark.spec("DM-3.1.1.12-16", "DM-3.1.1.12-17")
+@pytest.mark.parametrize("quota", [None, 0])
+@pytest.mark.parametrize("is_delivered", [True, False])
+def test_copies_are_made_for_those_who_ask_while_there_is_room(
+    sender: Sender, quota: int | None, is_delivered: bool
+) -> None:
+    message = Message()
+    assert not message.positive_journaling_requested
+    assert not message.negative_journaling_requested
+    if quota is not None:
+        changes = {"journal_quota": encode_attribute(quota)}
+        assert sender.one(commands.SetQueueManager(request(), changes, ())).status == 0
+    sender.send(1)
+    for asked in ("has_positive_journaling", "has_negative_journaling"):
+        sender.send(1, **{asked: True})
+    ordinals = [one.message_ordinal for one in sender.positions(sender.queue_id).values()]
+    if is_delivered:
+        sender.session_ack(*sender.keys())
+    else:
+        late = commands.TransferFailed(
+            sender.queue_id, array("Q", sender.keys()), MessageClass.NACK_REACH_QUEUE_TIMEOUT
+        )
+        assert sender.one(late).status == 0
+    assert sender.keys() == [], "with or without a copy it is done"
+    journal, dead = "system_journal_queue", "system_deadletter_queue"
+    is_kept = quota is None
+    assert sender.ordinals(journal) == ordinals[1:2] * (is_kept and is_delivered)
+    assert sender.ordinals(dead) == ordinals[2:3] * (is_kept and not is_delivered)
+
+
+@pytest.mark.spec("DM-3.1.1.12-47")
+def test_sequences_begin_anew_above_all_earlier_ones_and_other_messages_have_none(
+    sender: Sender,
+) -> None:
+    sender.send(2)
+    assert sender.assign() == [], "no sequence, no number"
+    seen = []
+    for term in range(2, 5):
+        client = sender.c
+        transaction = client.begin(f"s{term}")
+        there = f"DIRECT=OS:far{term}\\q"
+        outcome = client.send(there, raw=packet(0, sequence=(1, 1, 0)), transaction=transaction)
+        assert client.commit(transaction) == 0
+        sender.queue_id = outcome.value[1][0][0]  # type: ignore[index]
+        ((_, sequence, number, previous),) = sender.assign()
+        assert (number, previous) == (1, 0)
+        seen.append((sequence >> 32, sequence & 0xFFFF_FFFF))  # TimeStamp, Ordinal
+        sender.now_ms += 60_000
+        sender.one(commands.LeaderActivated(term, "n2"))
+    assert seen == sorted(set(seen))
+
+
+@pytest.mark.spec("DM-3.1.1.12-48")
 def test_numbers_are_given_once_and_count_on(sender: Sender) -> None:
     sender.send(3, **TRANSACTIONAL)
     first, second, third = sender.keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
 from qm.edge.outgoing.encrypting import (
@@ -11,6 +12,7 @@ from qm.edge.outgoing.encrypting import (
     BodyEncryption,
     EncryptionFailed,
 )
+from qm.model.messages.message import Message
 from qm.model.queries.people import ReplicatedDirectory
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
@@ -26,7 +28,11 @@ from qm.wire.codes import ErrorCode
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
 from qm.wire.headers.security_header import SecurityHeader, parse_provider_info
 from qm.wire.packets.user_message import UserMessage, parse_user_message
-from qm.wire.structures.public_key import MqdsPublicKey, write_mqds_public_keys
+from qm.wire.structures.public_key import (
+    MqdsPublicKey,
+    parse_simple_blob,
+    write_mqds_public_keys,
+)
 from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
 from tests.unit.edge.outgoing.world import PEER_GUID, one_peer, run, settled, until
 from tests.unit.model.world import World, packet, request
@@ -44,6 +50,16 @@ PAIRS = [
     (PrivacyLevel.ADVANCED, EncryptionAlgorithm.AES192),
     (PrivacyLevel.ADVANCED, EncryptionAlgorithm.AES256),
 ]
+
+
+BITS = {
+    PrivacyLevel.BASE: 40,
+    PrivacyLevel.ENHANCED: 128,
+    PrivacyLevel.ADVANCED: 0,  # its algorithm says it
+    EncryptionAlgorithm.AES128: 128,
+    EncryptionAlgorithm.AES192: 192,
+    EncryptionAlgorithm.AES256: 256,
+}
 
 
 def know_peer(
@@ -82,7 +98,34 @@ def opened(message: UserMessage) -> bytes:
     return decrypt_body(key, properties.message_body)
 
 
-@pytest.mark.spec("QB-3.1.7.1.5-09", "QB-3.1.7.1.5-10", "MQ-2.2.20.6-06", "DM-3.1.1.12-10")
+def key_bits(message: UserMessage) -> int:
+    """Return how long the key is that went with a body."""
+    assert message.security is not None
+    key = message.security.encryption_key
+    blob, _ = parse_simple_blob(key, 0, len(key))
+    own = KEYS[Provider(PrivacyLevel(message.properties.privacy_level))]
+    return 8 * len(own.decrypt(blob.encrypted_key[::-1], PKCS1v15()))
+
+
+@pytest.mark.spec("DM-3.1.1.12-10")
+def test_who_does_not_ask_for_it_is_never_encrypted() -> None:
+    async def scenario() -> None:
+        assert Message().privacy_level is PrivacyLevel.NONE
+        async with one_peer(HOST) as (peer, cluster):
+            know_peer(cluster.world, addresses=(HOST,))
+            for algorithm in EncryptionAlgorithm:
+                cluster.send(TO_PEER, properties=private(PrivacyLevel.NONE, algorithm))
+            count = len(EncryptionAlgorithm)
+            await until(lambda: len(peer.taken) == count)
+            assert peer.bodies == [*range(count)]
+            assert [message.security for message in peer.taken] == [None] * count
+
+    run(scenario())
+
+
+@pytest.mark.spec(
+    "QB-3.1.7.1.5-09", "QB-3.1.7.1.5-10", "MQ-2.2.20.6-06", "DM-3.1.1.12-10", "DM-5.1-01"
+)
 def test_bodies_arrive_encrypted_and_stay_here_in_clear() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -102,6 +145,7 @@ def test_bodies_arrive_encrypted_and_stay_here_in_clear() -> None:
                 info = message.security.provider_info
                 provider = parse_provider_info(info, 0, len(info))[0]
                 assert provider.provider_name == Provider(level).provider_name
+                assert key_bits(message) == BITS.get(algorithm, BITS[level])
             await until(lambda: len(cluster.journal()) == len(PAIRS))
             assert all(body.isdigit() for body in cluster.journal())
 

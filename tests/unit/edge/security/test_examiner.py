@@ -123,6 +123,7 @@ def test_a_certificate_that_is_not_the_sid_s_own_proves_nothing(desk: Desk, who:
     assert (facts.signature, facts.sender_sids) == (SignatureFact.INVALID, ())
 
 
+@pytest.mark.spec("DM-3.1.1.12-41")
 @pytest.mark.parametrize("is_registered", [True, False])
 def test_a_signature_without_sid_is_worth_what_its_certificate_is(
     desk: Desk, is_registered: bool
@@ -193,7 +194,7 @@ def test_weak_hashes_are_facts_and_unknown_ones_are_failures(desk: Desk) -> None
         assert desk.facts(odd).signature is SignatureFact.INVALID
 
 
-@pytest.mark.spec("MQ-2.2.20.6-15")
+@pytest.mark.spec("MQ-2.2.20.6-15", "DM-3.1.1.12-41")
 def test_a_queue_manager_signs_with_a_key_of_the_directory(desk: Desk) -> None:
     security = SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=PEER)
     message = signed(plain(), security=security, bits=1024)

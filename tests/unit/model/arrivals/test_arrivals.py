@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from qm.model.machine import Machine
+from qm.model.messages.message import Message
 from qm.model.state.tables import MemoryState, Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
@@ -15,6 +16,7 @@ from qm.model.values.records import FinalAckRow, OutboxRow, decode
 from qm.model.values.rows import PositionFlag
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import sid_from_text
+from qm.wire.errors import ValueOutOfRange
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
@@ -75,11 +77,32 @@ def test_a_message_enters_its_queue_once(world: World) -> None:
     assert world.state.references() == {(one.body_index, 0): 1, (one.body_index, 1): 1}
 
 
-@pytest.mark.spec("DM-3.1.7.1.9-07", "DM-3.1.1.12-15", "DM-3.1.1.2-23")
+@pytest.mark.spec("DM-3.1.7.1.9-07", "DM-3.1.1.12-15")
 def test_order_is_priority_then_arrival(world: World) -> None:
     orders = world.create("orders")
     world.arrive(*(packet(k, priority=p) for k, p in enumerate([3, 7, 0, 3, 7], start=1)))
     assert [m.user_header.message_id for m in world.messages(orders)] == [2, 5, 1, 4, 3]
+
+
+@pytest.mark.spec("DM-3.1.1.12-15")
+def test_each_of_eight_priorities_has_its_place_in_the_lookup_identifier(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(*(packet(priority + 1, priority=priority) for priority in range(8)))
+    assert [m.user_header.message_id for m in world.messages(orders)] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert [key >> 56 for key in world.positions(orders)] == [*range(8)]
+    assert Message().priority == 3
+    with pytest.raises(ValueOutOfRange):
+        packet(9, priority=8)
+
+
+@pytest.mark.spec("DM-3.1.1.12-43")
+@pytest.mark.parametrize("connector_type", [bytes(16), b"K" * 16, b"\xff" * 16])
+def test_a_connector_type_changes_nothing(world: World, connector_type: bytes) -> None:
+    orders = world.create("orders")
+    assert world.arrive(packet(1), packet(2, connector_type=connector_type)) == [ACCEPTED] * 2
+    plain, connected = world.positions(orders).values()
+    assert connected.flags == plain.flags
+    assert world.messages(orders)[1].user_header.connector_type == connector_type
 
 
 @pytest.mark.parametrize(
@@ -232,7 +255,7 @@ def test_a_new_sequence_begins_with_its_first_message(world: World) -> None:
     assert world.arrive(packet(3, sequence=(SEQUENCE, 2, 1))) == [OUT_OF_ORDER]
 
 
-@pytest.mark.spec("DM-3.1.1.12-08", "DM-3.1.1.12-49")
+@pytest.mark.spec("DM-3.1.1.12-08")
 def test_a_refused_transactional_message_consumes_its_number_and_owes_a_final_ack(
     world: World,
 ) -> None:
@@ -273,6 +296,18 @@ def test_too_late_to_reach_the_queue(world: World) -> None:
 
 
 @pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")
+def test_no_time_to_be_received_ends_at_once_and_an_infinite_one_never(world: World) -> None:
+    orders = world.create("orders")
+    verdicts, applied = world.arrive_applied(
+        packet(1, time_to_be_received=0), packet(2, time_to_be_received=0xFFFF_FFFF)
+    )
+    assert verdicts == [ACCEPTED, ACCEPTED]
+    assert effects(applied)[:2] == [(EffectKind.ARRIVED, orders), (EffectKind.EXPIRED, orders)]
+    world.tick(0xFFFF_FFFF * 1000 + 1)
+    (kept,) = world.positions(orders).values()
+    assert (kept.message_ordinal, kept.deadline_ms) == (2, 0)
+
+
 def test_time_to_be_received_is_absolute_and_may_be_over_at_once(world: World) -> None:
     orders = world.create("orders")
     over = packet(1, time_to_be_received=5, sent_time=NOW_S - 5)
@@ -299,6 +334,18 @@ def test_queue_quota_refuses_and_equal_is_allowed(world: World) -> None:
     assert world.counters().total_bytes == 2048
 
 
+@pytest.mark.spec("DM-3.1.1.2-07")
+def test_journal_quota_bounds_the_journal_and_nothing_else(world: World) -> None:
+    body = bytes(1024 - len(packet(1, body=b"")))
+    orders = world.create("orders", journaling=True, journal_quota=2)
+    assert world.arrive(*(packet(k, body=body) for k in (1, 2, 3))) == [ACCEPTED] * 3
+    client = world.client()
+    assert len(client.receive(client.open("DIRECT=OS:vhost\\orders", 0), 3)) == 3
+    journal = world.record(orders).journal_queue
+    assert [one.message_ordinal for one in world.positions(journal).values()] == [1, 2]
+    assert world.stats(journal).total_bytes == 2048
+
+
 def test_a_message_refused_for_quota_with_negative_journaling_is_kept_here(world: World) -> None:
     world.create("orders", quota=0)
     refused = packet(1, has_negative_journaling=True)
@@ -317,9 +364,13 @@ def test_quota_of_the_queue_manager_closes_the_session_and_remembers_nothing(
     assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
     message = packet(1, sequence=(SEQUENCE, 1, 0))
     assert world.arrive(message) == [TransferVerdict.CLOSE_SESSION]
+    # It is asked first: a queue that is full says so only when the queue manager is not.
+    world.create("full", quota=0)
+    assert world.arrive(packet(2, to="full")) == [TransferVerdict.CLOSE_SESSION]
     changes = {"queue_manager_quota": encode_attribute(100)}
     assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
     assert world.arrive(message) == [ACCEPTED]
+    assert world.arrive(packet(2, to="full")) == [MessageClass.NACK_Q_EXCEED_QUOTA]
 
 
 # Policy ------------------------------------------------------------------------------------
@@ -388,7 +439,7 @@ def asking(flags: AcknowledgeFlags) -> dict[str, Any]:
     return {"properties": {"flags": int(flags), "label": "greetings"}}
 
 
-@pytest.mark.spec("DM-3.1.1.12-27", "DM-3.1.1.12-26")
+@pytest.mark.spec("DM-3.1.1.12-27")
 def test_arrival_is_acknowledged_to_a_local_queue(world: World) -> None:
     world.create("orders")
     admin = world.create("private$\\admin")

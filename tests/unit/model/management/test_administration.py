@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 
+from qm.model import queries
 from qm.model.machine import Machine, UnknownVersion
+from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUMBER
 from qm.model.state.tables import MemoryState
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import (
+    DirectoryObjectType,
+    DirectoryOperationResult,
     QueueAccessType,
     QueueKind,
     QueuePrivacyLevel,
@@ -90,11 +94,19 @@ def test_birth_makes_the_system_queues_once(world: World) -> None:
     assert manager is not None
     assert manager.identifier == OWN
     client = world.client()
-    for name in ("order_queue$", "notify_queue$"):
-        opening = commands.OpenQueue(
-            client.request(), f"DIRECT=OS:vhost\\private$\\{name}", RECEIVE, NONE, ()
-        )
-        assert world.one(opening).status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    for name in (
+        "DIRECT=OS:vhost\\private$\\order_queue$",
+        "DIRECT=OS:vhost\\private$\\notify_queue$",
+        format_name_text(PrivateName(OWN, ORDER_QUEUE_NUMBER)),
+        format_name_text(PrivateName(OWN, NOTIFICATION_QUEUE_NUMBER)),
+    ):
+        for access in (RECEIVE, SEND, PEEK, MOVE):
+            opening = commands.OpenQueue(client.request(), name, access, NONE, ())
+            assert world.one(opening).status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    for which in kinds:
+        assert world.record(world.manager_queue(which)).queue_type is QueueType.SYSTEM
+    published = world.machine.directory.query(DirectoryObjectType.QUEUE, [])
+    assert published.next() == (DirectoryOperationResult.END_OF_DATA, None)
 
 
 @pytest.mark.spec("DM-3.1.1.1-05", "DM-3.1.1.1-06", "DM-3.1.1.1-07", "DM-3.1.1.1-27")
@@ -108,6 +120,10 @@ def test_defaults_of_the_queue_manager(world: World) -> None:
     assert manager.initialization_retry_timer_duration == 120
     assert manager.clustered
     assert (manager.create_time, manager.modify_time) == (NOW_S, NOW_S)
+    world.machine = Machine(world.state)
+    again = world.machine.manager
+    assert again is not None
+    assert again.initialization_retry_timer_duration == 120
 
 
 @pytest.mark.parametrize(
@@ -166,10 +182,30 @@ def test_versions_rise_and_an_unknown_one_stops_the_node(world: World) -> None:
 # Queues ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("DM-3.1.7.1.3-05")
+def test_a_new_queue_is_empty_and_belongs_to_this_queue_manager(world: World) -> None:
+    """A public queue's FullPath and DirectoryPath come from the directory (DM-3.1.7.1.3-10)."""
+    queue_id = world.create("private$\\inbox")
+    record = world.record(queue_id)
+    found = queries.queue_properties(world.machine.view, queue_id)
+    assert found is not None
+    assert not found.is_active
+    assert (record.create_time, record.modify_time) == (NOW_S, NOW_S)
+    assert (record.full_path, record.directory_path) == ("", "")
+    assert record.scope is QueueScope.ENTERPRISE
+    assert record.pathname.startswith("vhost\\"), "the host is its QueueManager"
+    assert (world.stats(queue_id).total_bytes, world.positions(queue_id)) == (0, {})
+    assert queries.list_opens(world.machine.view).items == []
+    assert queries.list_incoming_sequences(world.machine.view).items == []
+    subqueues = queries.list_queues(world.machine.view, kinds=[QueueKind.SUBQUEUE])
+    assert subqueues.items == []
+
+
 @pytest.mark.spec(
-    "DM-3.1.7.1.33-01", "DM-3.1.7.1.3-03", "DM-3.1.7.1.3-05", "DM-3.1.7.1.3-06", "DM-3.1.7.1.3-07"
+    "DM-3.1.7.1.33-01", "DM-3.1.7.1.3-03", "DM-3.1.7.1.3-06", "DM-3.1.7.1.3-07", "DM-3.1.1.2-04"
 )
 def test_defaults_of_a_queue(world: World) -> None:
+    """Security has its default where callers are known: tests/unit/api/test_control.py."""
     record = world.record(world.create("orders"))
     assert (record.label, record.type, record.multicast_address) == ("", bytes(16), "")
     assert (record.quota, record.journal_quota, record.base_priority) == (
@@ -189,13 +225,15 @@ def test_defaults_of_a_queue(world: World) -> None:
     assert (journal.kind, journal.parent_queue) == (QueueKind.JOURNAL, record.queue_id)
     private = world.record(world.create("private$\\inbox"))
     assert private.queue_type is QueueType.PRIVATE
+    assert private.pathname == "vhost\\private$\\inbox"
+    assert private.qualified_pathname == "vhost.example\\private$\\inbox"
     dead_letters = world.record(world.manager_queue("system_deadletter_queue"))
     assert dead_letters.queue_type is QueueType.SYSTEM
     _, subqueue = world.client().open(ORDERS + ";later", MOVE)
     assert world.record(subqueue).journal_queue == 0
 
 
-@pytest.mark.spec("DM-3.1.7.1.3-04", "DM-3.1.7.1.3-13", "DM-3.1.1.2-03", "DM-3.1.1.2-11")
+@pytest.mark.spec("DM-3.1.7.1.3-04", "DM-3.1.7.1.3-13")
 def test_attributes_given_at_creation(world: World) -> None:
     given: dict[str, Any] = {
         "label": "a label",
@@ -208,13 +246,42 @@ def test_attributes_given_at_creation(world: World) -> None:
         "transactional": True,
         "multicast_address": "234.1.1.1:8001",
         "base_priority": -7,
+        "security": allowing(0x3F),
     }
     outcome = world.one(creating(".\\orders", **given))
     assert outcome.status == 0
     assert isinstance(outcome.value, int)
     record = world.record(outcome.value)
     assert {name: getattr(record, name) for name in given} == given
+    assert record.pathname == "vhost\\orders"
     assert world.record(record.journal_queue).quota == 6
+    assert queries.find_by_path(world.machine.view, "vhost\\orders").queue_id == outcome.value
+    assert outcome.value in [one.queue_id for one in queries.list_queues(world.machine.view).items]
+
+
+@pytest.mark.spec("DM-3.1.1.2-11")
+@pytest.mark.parametrize(
+    ("address", "is_multicast"),
+    [
+        ("", True),  # NULL
+        ("224.0.0.0:1", True),
+        ("239.255.255.255:65535", True),
+        ("223.255.255.255:8001", False),
+        ("240.0.0.0:8001", False),
+        ("10.0.0.1:8001", False),
+        ("234.1.1.1", False),
+        ("a.group:8001", False),
+    ],
+)
+def test_a_queue_listens_to_multicast_addresses_alone(
+    world: World, address: str, is_multicast: bool
+) -> None:
+    expected = 0 if is_multicast else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+    assert world.one(creating(".\\orders", multicast_address=address)).status == expected
+    plain = world.create("plain")
+    change = {"multicast_address": encode_attribute(address)}
+    assert world.one(commands.SetQueue(request(), plain, change, ())).status == expected
+    assert world.record(plain).multicast_address == (address if is_multicast else "")
 
 
 @pytest.mark.spec("DM-3.1.7.1.3-08", "DM-3.1.1.2-05")
@@ -226,15 +293,24 @@ def test_private_queue_numbers_are_never_used_twice(world: World) -> None:
         world.one(commands.DeleteQueue(request(), queue_id, ()))
     assert len(set(numbers)) == 3
     assert min(numbers) >= 16
+    together = [world.record(world.create(f"private$\\{name}")) for name in ("c", "d", "e")]
+    assert len({*numbers, *(one.private_queue_number for one in together)}) == 6
+    for one in together:
+        name = format_name_text(PrivateName(OWN, one.private_queue_number))
+        assert queries.find_queue(world.machine.view, name).queue_id == one.queue_id
+    # It says nothing of queues of other types.
+    assert world.record(world.create("public")).private_queue_number == 0
 
 
-@pytest.mark.spec("DM-3.1.7.1.3-02", "DM-3.1.1.2-04")
+@pytest.mark.spec("DM-3.1.7.1.3-02")
 @pytest.mark.parametrize(
     "path",
     ["orders", ".\\", ".\\a b", "elsewhere\\q", ".\\q;sub", ".\\q;JOURNAL", ".\\system$;JOURNAL"],
 )
 def test_paths_that_name_no_queue_of_ours(world: World, path: str) -> None:
+    before = queries.list_queues(world.machine.view).items
     assert world.one(creating(path)).status == ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME
+    assert queries.list_queues(world.machine.view).items == before
 
 
 def test_what_cannot_be_created(world: World) -> None:
@@ -340,6 +416,20 @@ def test_sharing_survives_a_new_leader_and_ends_with_the_client(world: World) ->
     assert status_of(two, ORDERS, RECEIVE) == 0
 
 
+@pytest.mark.spec("DM-3.1.7.1.5-20")
+def test_a_peek_with_admin_access_denies_receives_too(world: World) -> None:
+    """Receives from an outgoing queue: ReceiveAdminAccess counts as ReceiveAccess (DM-A21)."""
+    one, two = world.client("one"), world.client("two")
+    elsewhere = "DIRECT=TCP:10.0.0.1\\q"
+    two.open(elsewhere, SEND)
+    peek, receive = QueueAccessType.PEEK_ADMIN_ACCESS, QueueAccessType.RECEIVE_ADMIN_ACCESS
+    handle, _ = one.open(elsewhere, peek, DENY)
+    assert status_of(two, elsewhere, receive, NONE) == ErrorCode.MQ_ERROR_SHARING_VIOLATION
+    assert status_of(two, elsewhere, peek, NONE) == 0
+    world.one(commands.CloseQueue(one.request(), handle))
+    assert status_of(two, elsewhere, receive, NONE) == 0
+
+
 @pytest.mark.spec("DM-3.1.7.1.5-09", "DM-3.1.7.1.5-10", "DM-3.1.7.1.5-13")
 def test_queues_that_are_not_here(world: World) -> None:
     client = world.client()
@@ -368,11 +458,15 @@ def test_names_and_modes_that_do_not_go_together(world: World) -> None:
     unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     machine = "MACHINE=00000000-0000-0000-0000-000000000001;JOURNAL"
     several = ORDERS + ",DIRECT=OS:vhost\\other"
-    assert status_of(client, several, RECEIVE) == unsupported
+    others = [access for access in QueueAccessType if access is not SEND]
+    assert len(others) == 5
+    for access in others:
+        assert status_of(client, several, access) == unsupported
+        assert status_of(client, "DIRECT=HTTP://web/MSMQ\\q", access) == unsupported
+        assert status_of(client, "DIRECT=HTTPS://web/MSMQ\\q", access) == unsupported
+        assert status_of(client, "MULTICAST=234.1.1.1:8001", access) == unsupported
     assert status_of(client, several, SEND, DENY) == ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
-    assert status_of(client, "DIRECT=HTTP://web/MSMQ\\q", RECEIVE) == unsupported
     assert status_of(client, machine, SEND) == unsupported
-    assert status_of(client, "MULTICAST=234.1.1.1:8001", PEEK) == unsupported
     assert status_of(client, "nonsense", SEND) == ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME
     assert status_of(client, ORDERS, 9) == ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
 

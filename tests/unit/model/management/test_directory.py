@@ -2,10 +2,13 @@
 
 import pytest
 
+from qm.model import queries
+from qm.model.machine import Machine
 from qm.model.management.directory import Filter, Operator, SortKey
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
-from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult
+from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult, QueueType
+from qm.names.format_name import PublicName, format_name_text
 from qm.security.sid import EVERYONE
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import OWN, World, request
@@ -39,7 +42,7 @@ def delete(world: World, number: int) -> object:
     return world.one(command).value
 
 
-@pytest.mark.spec("DM-3.1.1.7-01", "DM-3.1.7.1.18-04", "DM-3.1.7.1.24-01", "DM-3.1.1.17-01")
+@pytest.mark.spec("DM-3.1.1.7-01", "DM-3.1.7.1.24-01", "DM-3.1.1.17-01")
 def test_objects_are_created_changed_and_deleted(world: World) -> None:
     assert write(world, 1, SITE, name="North", foreign_site=False) is SUCCESS
     assert write(world, 2, SITE, name="NORTH") is EXISTS
@@ -155,18 +158,30 @@ def test_a_query_is_frozen_and_sorted(world: World) -> None:
         names.append(item.attributes["name"])
     assert names == ["c", "a", "b"]
     assert query.next() == (DirectoryOperationResult.END_OF_DATA, None)
-    query.end()
+    ended = world.machine.directory.query(SITE, [])
+    assert ended.next()[0] is SUCCESS
+    ended.end()
+    assert ended.next() == (DirectoryOperationResult.END_OF_DATA, None), "its objects are let go"
 
 
 @pytest.mark.spec("DM-3.1.7.1.3-09", "DM-3.1.1.2-17", "DM-3.1.1-06")
 def test_public_queues_and_the_queue_manager_are_objects(world: World) -> None:
-    directory = world.machine.directory
     queue = DirectoryObjectType.QUEUE
+    assert [kind.name for kind in QueueType] == ["PRIVATE", "PUBLIC", "SYSTEM", "CONNECTOR"]
     orders = world.create("orders", label="the orders")
-    world.create("private$\\secret")
+    secret = world.create("private$\\secret")
+    dead = world.manager_queue("system_deadletter_queue")
+    world.machine = Machine(world.state)
+    directory = world.machine.directory
+    types = [world.record(one).queue_type for one in (orders, secret, dead)]
+    assert types == [QueueType.PUBLIC, QueueType.PRIVATE, QueueType.SYSTEM]
     query = directory.query(queue, [])
     _, found = query.next()
     assert found is not None
+    # The object's GUID is the queue's Identifier: by it the queue is opened.
+    assert found.identifier == world.record(orders).identifier != bytes(16)
+    name = format_name_text(PublicName(found.identifier))
+    assert queries.find_queue(world.machine.view, name).queue_id == orders
     assert found.attributes["label"] == "the orders"
     assert found.attributes["pathname"] == "vhost\\orders"
     assert query.next()[0] is DirectoryOperationResult.END_OF_DATA

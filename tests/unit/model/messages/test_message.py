@@ -110,6 +110,10 @@ def test_defaults_of_identity_time_and_algorithms() -> None:
         *("MD2", "MD4", "MD5", "SHA1", "SHA256", "SHA512")
     }
     assert message.encryption_algorithm == EncryptionAlgorithm.RC4
+    # Those that have a code on the wire (DM-3.1.7.1.31-12); no packet can carry the others.
+    assert {algorithm.name for algorithm in EncryptionAlgorithm} == {
+        *("RC2", "RC4", "AES128", "AES192", "AES256")
+    }
     correlated = with_(correlation_identifier=ObjectId(b"c" * 16, 0xFFFF_FFFF))
     assert again(correlated) == correlated
 

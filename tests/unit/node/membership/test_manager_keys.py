@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from math import gcd, lcm
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.spec("DM-3.1.3-07", "DM-3.1.3-08", "DM-5.1-01")
 def test_each_provider_has_a_key_of_its_own_for_each_purpose(tmp_path: Path) -> None:
+    """QB-A60: 1,024 bits for Base and 2,048 for the others, where the text has 512 and 1,024."""
     node = Node(tmp_path)
     node.give_key()
     assert node.is_sealed()
@@ -86,7 +88,8 @@ def test_each_provider_has_a_key_of_its_own_for_each_purpose(tmp_path: Path) -> 
         signing = node.keys.signing_key(provider)
         assert signing is not None
         numbers |= {exchange.private_numbers().p, signing.private_numbers().p}
-        assert exchange.key_size == (1024 if provider is Provider.BASE else 2048)
+        bits = 1024 if provider is Provider.BASE else 2048
+        assert exchange.key_size == signing.key_size == bits
     assert len(numbers) == 6
     manager = node.view.ledger.manager
     assert manager is not None
@@ -96,6 +99,33 @@ def test_each_provider_has_a_key_of_its_own_for_each_purpose(tmp_path: Path) -> 
             provider.provider_name for provider in Provider
         ]
     assert manager_keys(node.view).generation == 1
+
+
+@pytest.mark.spec("DM-3.1.3-09")
+def test_each_key_that_is_made_is_valid_and_named_with_a_nul(tmp_path: Path) -> None:
+    """RFC 8017 3.1 and 3.2: n is a product of odd primes, e and d undo each other modulo it."""
+    node = Node(tmp_path)
+    node.give_key()
+    node.look()
+    manager = node.view.ledger.manager
+    assert manager is not None
+    for provider in Provider:
+        (exchange,) = node.keys.exchange_keys(provider)
+        signing = node.keys.signing_key(provider)
+        assert signing is not None
+        for key in (exchange, signing):
+            numbers = key.private_numbers()
+            p, q, d = numbers.p, numbers.q, numbers.d
+            n, e = numbers.public_numbers.n, numbers.public_numbers.e
+            assert (n, p % 2, q % 2, p != q) == (p * q, 1, 1, True)
+            assert 3 <= e < n
+            period = lcm(p - 1, q - 1)
+            assert (gcd(e, period), e * d % period) == (1, 1)
+            for witness in (2, 3, 5, 7):
+                assert pow(witness, p - 1, p) == pow(witness, q - 1, q) == 1, "a prime"
+        name = (provider.provider_name + "\0").encode("utf-16-le")
+        assert name in manager.public_encryption_key_list
+        assert name in manager.public_signing_key_list
 
 
 def test_replaced_keys_open_until_their_time_is_over(tmp_path: Path) -> None:
