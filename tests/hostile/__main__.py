@@ -14,8 +14,8 @@ Writes build/hostile.json, one object for each class of attack:
     seconds, seed
 
 Classes joined by "+" attack one cluster together, each from addresses of its own: `inputs` are then
-each one's, all else is what they did together. Exit code 1: a class broke a promise. A class that
-ran before keeps its figures.
+each one's, all else is what they did together. The nodes' logs stay in build/hostile/logs. Exit
+code 1: a class broke a promise. A class that ran before keeps its figures.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ class Round:
         is_settled = await run.settle(STALL_S)
         term = await site.term(wire) - term
         wrong = await disagreement(site, wire)
+        site.keep_logs(FOLDER / "logs" / self._history.stem)
         verdict = await run.verdict()
         gaps = sorted(
             gap.length_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -105,6 +106,12 @@ class Site(NamespaceTarget):
         if found:
             kept.write_text("\n".join(found), encoding="utf-8")
         return len(found)
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy what the nodes wrote: it says why a leader changed."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for node in self._members:
+            shutil.copy(self._layout.log(node.name), folder)
 
     async def raise_the_dead(self) -> None:
         """Count the nodes that ended, and start them again."""
