@@ -35,6 +35,11 @@ _QUEUE_1_0: Final = re.compile(r"[!-:<-\[\]-\x7f]*")
 # The same without double quote, plus and comma.
 _QUEUE_2_0: Final = re.compile(r"[!#-*\--:<-\[\]-\x7f]*")
 
+# Labels of letters, digits, hyphens and, as Windows allows, underscores.
+_LABEL: Final = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+_HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+HOST_MAX_CHARS: Final = 253
+
 Illegal = Callable[[str], QueueNameError]
 """Makes an error of the right type for the name being read, from a reason."""
 
@@ -129,6 +134,15 @@ def ip_literal(text: str) -> IPv4Address | IPv6Address | None:
     if isinstance(address, IPv4Address):
         return None if inner is not text else address
     return address.ipv4_mapped or address
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is an IP address or a host name; `10.0.0.300` is neither."""
+    if ip_literal(text) is not None:
+        return True
+    if len(text) > HOST_MAX_CHARS or _HOST.fullmatch(text) is None:
+        return False
+    return not text.removesuffix(".").rpartition(".")[2].isdecimal()
 
 
 def computer_key(text: str) -> str:

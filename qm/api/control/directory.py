@@ -16,6 +16,7 @@ from qm.model.queries import get_queue_path, read_directory
 from qm.model.values.commands import Command, DirectoryWrite
 from qm.model.values.directory_objects import OBJECT_ATTRIBUTES
 from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult
+from qm.names.grammar import is_host
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc
@@ -77,6 +78,7 @@ class DirectoryControl(control_pb2_grpc.DirectoryControlServicer):
         kind = _writable(request.object_class)
         made = made_identifier(f"object {request.object_class}")
         identifier = _guid(request.identifier) if request.identifier else made
+        _check_addresses(request.attributes)
         values = encode_values(OBJECT_ATTRIBUTES[kind], request.attributes, "attributes")
 
         def make() -> Command:
@@ -132,6 +134,15 @@ def _guid(given: bytes) -> bytes:
     if len(given) != GUID_SIZE_BYTES:
         raise InvalidArgument("identifier", f"a GUID of {GUID_SIZE_BYTES} bytes")
     return given
+
+
+def _check_addresses(given: Mapping[str, pb.Value]) -> None:
+    """Refuse addresses of queue managers that nobody could connect to; apply takes any text."""
+    if "addresses" not in given:
+        return
+    for text in given["addresses"].texts.items:
+        if not is_host(text):
+            raise InvalidArgument("attributes.addresses", f"{text!r}: an IP address or a host name")
 
 
 def _filter(given: pb.DirectoryFilter) -> Filter:

@@ -300,7 +300,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     def _acl(self, security: bytes, version: int, access: type[IntFlag]) -> pb.Acl:
         clients = list_clients(self._view, limit=PRINCIPALS_SHOWN_MAX).items
         names = names_of({client.principal for client in clients} | {caller().name})
-        people = ReplicatedDirectory(self._cluster.state)
+        people = ReplicatedDirectory(lambda: self._cluster.state)
         for sid in sids_in(security) - names.keys():
             user = people.user(sid)
             if user is not None and user.name:

@@ -146,7 +146,7 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
             return
         proposals = ProposalQueue(self._cluster, self._lines)
         own_guid = manager.identifier
-        directory = ReplicatedDirectory(self._cluster.state)
+        directory = ReplicatedDirectory(lambda: self._cluster.state)
         context = OutgoingContext(
             cluster=self._cluster,
             own_guid=own_guid,

@@ -1,6 +1,6 @@
 """Users and other queue managers, as those who verify, sign and encrypt look them up."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from qm.model.queries.view import View
@@ -29,10 +29,17 @@ _MANAGER: Final = DirectoryObjectType.QUEUE_MANAGER
 
 
 class ReplicatedDirectory:
-    """The `Directory` of `qm.security` over the state of this node."""
+    """The `Directory` of `qm.security` over whichever state this node has."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: Callable[[], State]) -> None:
+        """`state`: returns the present one, which a snapshot replaces; what it raises while one
+        does, every question here raises.
+        """
+        self._present = state
+
+    @property
+    def _state(self) -> State:
+        return self._present()
 
     @property
     def version(self) -> int:

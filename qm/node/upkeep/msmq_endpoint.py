@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from qm.cluster.cluster import Cluster
-from qm.cluster.directory import ClusterDirectory
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.edge.outgoing.link.destination_rules import rules_of
 from qm.edge.tcp.listeners import bind
+from qm.model.queries.people import ReplicatedDirectory
 from qm.node.config.addresses import peer_hosts
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
@@ -80,7 +80,7 @@ class MsmqEndpoint:
             settings,
             self._metrics,
             self._bind,
-            directory=ClusterDirectory(self._cluster),
+            directory=ReplicatedDirectory(lambda: self._cluster.state),
             keys=self._keys,
         )
         await edge.start()

@@ -19,6 +19,7 @@ from qm.names.format_name import (
     FORMAT_NAME_MAX_CHARS,
     MULTIPLE_ELEMENT_NAME_MAX_CHARS,
 )
+from qm.names.grammar import is_host
 from qm.names.path_name import PATH_NAME_MAX_CHARS
 
 PUBLIC = "PUBLIC=6B29FC40-CA47-1067-B31D-00DD010662DA"
@@ -83,3 +84,19 @@ def calls_to_read(elements: int) -> int:
 def test_work_grows_with_the_number_of_elements_and_not_faster() -> None:
     few, many = calls_to_read(100), calls_to_read(400)
     assert many < 4.2 * few
+
+
+@pytest.mark.parametrize(
+    "text", ["10.0.0.3", "::1", "fe80::1:2", "host", "a.b-c.example", "UNDER_SCORE", "x.example."]
+)
+def test_addresses_and_host_names_are_hosts(text: str) -> None:
+    assert is_host(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "10.0.0.300", "1.2.3", "17", "-a.example", "a..b", "a b", "a/b", "fe80::1%eth0", "x" * 64,
+     "a." * 127 + "b"],
+)  # fmt: skip
+def test_misspelt_addresses_are_not_hosts(text: str) -> None:
+    assert not is_host(text)

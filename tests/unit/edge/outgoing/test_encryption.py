@@ -247,7 +247,7 @@ def test_session_keys_are_used_for_a_time() -> None:
     world, now = World(), [0.0]
     know_peer(world)
     encryption = BodyEncryption(
-        ReplicatedDirectory(world.state), lambda: now[0], EncryptionPolicy()
+        ReplicatedDirectory(lambda: world.state), lambda: now[0], EncryptionPolicy()
     )
     first = key_of(leaving(encryption, 3, 0x6801))
     now[0] = SEND_KEY_LIFETIME_S - 1
@@ -265,7 +265,7 @@ def test_session_keys_are_used_for_a_time() -> None:
 def test_ciphers_are_those_of_the_level() -> None:
     world = World()
     know_peer(world)
-    directory = ReplicatedDirectory(world.state)
+    directory = ReplicatedDirectory(lambda: world.state)
     default = EncryptionPolicy()
     chosen = [
         leaving(BodyEncryption(directory, lambda: 0.0, default), level, 0).properties
@@ -281,7 +281,9 @@ def test_ciphers_are_those_of_the_level() -> None:
 
 
 def test_what_a_connector_encrypted_leaves_as_it_is() -> None:
-    encryption = BodyEncryption(ReplicatedDirectory(World().state), lambda: 0.0, EncryptionPolicy())
+    state = World().state
+    directory = ReplicatedDirectory(lambda: state)
+    encryption = BodyEncryption(directory, lambda: 0.0, EncryptionPolicy())
     security = SecurityHeader(is_body_encrypted=True, encryption_key=b"key")
     raw = packet(1, properties=private(3), security=security, connector_type=b"c" * 16)
     assert encryption.leaving(raw, NAME) == raw

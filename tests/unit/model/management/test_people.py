@@ -50,7 +50,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 def directory(world: World) -> people.ReplicatedDirectory:
-    return people.ReplicatedDirectory(world.state)
+    return people.ReplicatedDirectory(lambda: world.state)
 
 
 def register(
