@@ -18,7 +18,7 @@ from qm.security.signatures import verified_version
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.headers.security_header import SecurityHeader
-from qm.wire.packets.patch import patch_signature_version
+from qm.wire.packets.patch import in_clear, patch_signature_version
 from qm.wire.packets.user_message import UserMessage, write_user_message
 
 _REDUCED_TAIL: Final = bytes(11)
@@ -73,8 +73,8 @@ def examine(subject: Subject) -> Finding:
     message, raw, session_key = subject.message, subject.raw, None
     if subject.is_encrypted:
         try:
-            message, session_key = _decrypted(subject)
-            raw = write_user_message(message)
+            body, session_key = _decrypted(subject)
+            message, raw = _in_clear(subject, body)
         except (DecryptionFailed, ValueOutOfRange):
             # One answer for all failures: which step failed is what attacks of padding live on.
             return Finding(raw, SignatureFact.UNVERIFIED, decryption_failed=True)
@@ -96,9 +96,9 @@ def _verified(message: UserMessage, subject: Subject) -> tuple[SignatureFact, in
     return SignatureFact.INVALID, 0
 
 
-def _decrypted(subject: Subject) -> tuple[UserMessage, SessionKey]:
-    """Return the message with its body in clear. Raises DecryptionFailed."""
-    message, properties = subject.message, subject.message.properties
+def _decrypted(subject: Subject) -> tuple[bytes, SessionKey]:
+    """Return the body in clear. Raises DecryptionFailed."""
+    properties = subject.message.properties
     found = []
     for key in _session_keys(subject):
         try:
@@ -107,16 +107,23 @@ def _decrypted(subject: Subject) -> tuple[UserMessage, SessionKey]:
             continue
     if len(found) != 1:  # QB-A62: a wrong private key opens one of 250 blobs to a random key
         raise DecryptionFailed("the body cannot be decrypted")
-    ((body, key),) = found
+    return found[0]
+
+
+def _in_clear(subject: Subject, body: bytes) -> tuple[UserMessage, bytes]:
+    """Return message and packet with the body in clear. Raises ValueOutOfRange."""
+    message, properties = subject.message, subject.message.properties
+    if not properties.allocation_surplus_bytes:
+        raw = in_clear(subject.raw, body)
+        if subject.signature is SignatureFact.ABSENT:
+            return message, raw
+        properties = msgspec.structs.replace(properties, message_body=body)
+        return msgspec.structs.replace(message, properties=properties), raw
     # AllocationBodySize had room for the padding.
-    clear = msgspec.structs.replace(
-        message,
-        properties=msgspec.structs.replace(
-            properties, message_body=body, allocation_surplus_bytes=0
-        ),
-        security=msgspec.structs.replace(subject.security, is_body_encrypted=False),
-    )
-    return clear, key
+    properties = msgspec.structs.replace(properties, message_body=body, allocation_surplus_bytes=0)
+    security = msgspec.structs.replace(subject.security, is_body_encrypted=False)
+    message = msgspec.structs.replace(message, properties=properties, security=security)
+    return message, write_user_message(message)
 
 
 def _session_keys(subject: Subject) -> list[SessionKey]:

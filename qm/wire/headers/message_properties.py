@@ -23,6 +23,11 @@ ENCRYPTION_ALGORITHM_DEFAULT: Final = 0x0000_6610
 
 _LAYOUT: Final = Struct("<BBH20sIIIIIIII")
 MESSAGE_PROPERTIES_MIN_BYTES: Final = _LAYOUT.size
+PROPERTIES_SIZES: Final = Struct("<xB30xI16xI")
+"""LabelLength, MessageSize and ExtensionSize, from the header's start."""
+BODY_SIZES_OFFSET: Final = 32
+BODY_SIZES: Final = Struct("<II")
+"""MessageSize, AllocationBodySize."""
 PRIVACY_LEVEL_OFFSET: Final = 40
 PRIVACY_LEVEL: Final = Struct("<I")
 

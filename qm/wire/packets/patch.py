@@ -7,6 +7,7 @@ wide for its field is a `ValueOutOfRange`, and then nothing was written.
 from struct import Struct, error
 from typing import Final
 
+from qm.wire.bounds import aligned
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.headers.base_header import (
     BASE_HEADER_SIZE_BYTES,
@@ -14,7 +15,13 @@ from qm.wire.headers.base_header import (
     FLAGS_OFFSET,
     PACKET_SIZE_OFFSET,
 )
-from qm.wire.headers.security_header import AS_SHIFT, FLAG_AS
+from qm.wire.headers.message_properties import (
+    BODY_SIZES,
+    BODY_SIZES_OFFSET,
+    MESSAGE_PROPERTIES_MIN_BYTES,
+    PROPERTIES_SIZES,
+)
+from qm.wire.headers.security_header import AS_SHIFT, FLAG_AS, FLAG_EB
 from qm.wire.headers.session_header import SessionHeader, write_session_header
 from qm.wire.headers.transaction_header import (
     FLAG_FM,
@@ -27,8 +34,14 @@ from qm.wire.headers.transaction_header import (
 )
 from qm.wire.headers.user_header import MESSAGE_ID_OFFSET, SENT_TIME_OFFSET
 from qm.wire.limits import TRANSACTION_ID_MAX
-from qm.wire.packets.peek import peek_head, security_header_offset, transaction_header_offset
+from qm.wire.packets.peek import (
+    peek_head,
+    properties_offset,
+    security_header_offset,
+    transaction_header_offset,
+)
 from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.wide_text import WCHAR_SIZE_BYTES
 
 WritableBuffer = bytearray | memoryview
 
@@ -90,6 +103,25 @@ def patch_signature_version(packet: WritableBuffer, version: int) -> None:
     at = security_header_offset(packet, 0, peek_head(packet, 0))
     (flags,) = _U16.unpack_from(packet, at)
     _U16.pack_into(packet, at, flags & ~FLAG_AS | version << AS_SHIFT)
+
+
+def in_clear(packet: bytes, body: bytes) -> bytes:
+    """Return a packet with its body decrypted: sizes follow, Flags.EB is unset, the rest stays.
+
+    The packet must have a SecurityHeader, and no AllocationBodySize beyond its MessageSize.
+    """
+    head = peek_head(packet, 0)
+    security, at = security_header_offset(packet, 0, head), properties_offset(packet, 0, head)
+    label_chars, size, extension_size = PROPERTIES_SIZES.unpack_from(packet, at)
+    start = at + MESSAGE_PROPERTIES_MIN_BYTES + label_chars * WCHAR_SIZE_BYTES + extension_size
+    before, after = aligned(start + size - at), aligned(start + len(body) - at)
+    padding = bytes(at + after - start - len(body))
+    clear = bytearray(b"".join((packet[:start], body, padding, packet[at + before :])))
+    _U32.pack_into(clear, PACKET_SIZE_OFFSET, head.packet_size + after - before)
+    BODY_SIZES.pack_into(clear, at + BODY_SIZES_OFFSET, len(body), len(body))
+    (flags,) = _U16.unpack_from(clear, security)
+    _U16.pack_into(clear, security, flags & ~FLAG_EB)
+    return bytes(clear)
 
 
 def attach_session_header(packet: bytearray, header: SessionHeader) -> None:

@@ -99,6 +99,11 @@ def is_traced(head: Head) -> bool:
     return bool(head.base_flags & FLAG_TR)
 
 
+def has_security(head: Head) -> bool:
+    """Whether the packet has a SecurityHeader."""
+    return bool(head.user_flags & FLAG_SH)
+
+
 def is_transactional(head: Head) -> bool:
     """Tell whether the packet has a TransactionHeader."""
     return bool(head.user_flags & FLAG_TH)

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.headers.session_header import SessionHeader
 from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
@@ -16,6 +18,7 @@ from qm.wire.packets.packet import parse_packet, write_packet
 from qm.wire.packets.patch import (
     attach_session_header,
     detach_session_header,
+    in_clear,
     patch_message_id,
     patch_sent_time,
     patch_sequence,
@@ -218,3 +221,19 @@ def test_a_message_without_transaction_has_no_sequence() -> None:
     ):
         with pytest.raises(ValueOutOfRange, match=r"UserHeader\.Flags\.TH"):
             attempt()
+
+
+@relaxed
+@given(message=strategies.user_messages, body=st.binary(max_size=80))
+def test_a_decrypted_packet_is_what_writing_its_message_writes(
+    message: UserMessage, body: bytes
+) -> None:
+    properties = replace(message.properties, allocation_surplus_bytes=0)
+    security = SecurityHeader(1, is_body_encrypted=True, security_id=b"sid")
+    sealed = replace(message, properties=properties, security=security, session=None)
+    clear = replace(
+        sealed,
+        properties=replace(properties, message_body=body),
+        security=replace(security, is_body_encrypted=False),
+    )
+    assert in_clear(write_packet(sealed), body) == write_packet(clear)
