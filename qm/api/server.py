@@ -19,6 +19,7 @@ from qm.api.gate.identity import Principal
 from qm.api.gate.local import LocalChannel, LocalServices
 from qm.api.gate.operations import Console, Operations
 from qm.cluster.cluster import Cluster
+from qm.cluster.examining import Examining
 from qm.cluster.membership import Membership
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2, data_pb2_grpc
@@ -91,6 +92,7 @@ class ApiServer:
         events: EventLog,
         console: Console,
         delegation: Delegation,
+        examining: Examining,
         identity: ServerIdentity | None = None,
     ) -> None:
         """`identity`: of a server that requires certificates; None with `is_insecure` only.
@@ -107,7 +109,7 @@ class ApiServer:
         self._config = config
         self._credentials = None if identity is None else identity.server_credentials()
         self._gate = CallGate(metrics, events, identity, delegation)
-        self.data: Final = Data(cluster, metrics)
+        self.data: Final = Data(cluster, metrics, examining)
         """The data plane, whose lines of readers remote read shares."""
         self._control = Control(cluster, membership, operations, events, self.data, console)
         self._local = LocalServices()

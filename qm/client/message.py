@@ -10,6 +10,7 @@ import msgspec
 
 from qm.client.names import format_name_of_wire, format_names_of_list
 from qm.pb import data_pb2
+from qm.wire.headers.security_header import SENDER_ID_NONE, SENDER_ID_SID
 from qm.wire.message_class import MessageClass
 from qm.wire.packets.peek import peek_signature_version
 from qm.wire.packets.user_message import UserMessage, parse_user_message
@@ -87,6 +88,8 @@ class Message(msgspec.Struct, kw_only=True):
     """Who signs it: `qm.client.signing.Signer`. Its private key does not leave this process."""
     sender_id: bytes = b""
     """SID for which receivers have the certificate; empty: the caller's at this cluster."""
+    names_sender: bool = False
+    """Whether an unsigned message names the caller's SID, which proves nothing."""
     privacy_level: int = 0
     """How its body is encrypted on its way: 0 not at all, 1 with 40 bits, 3 with 128, 5 AES."""
 
@@ -122,6 +125,7 @@ class Message(msgspec.Struct, kw_only=True):
             authentication_level=self.authentication_level,
             sender_certificate=b"" if self.signer is None else self.signer.certificate,
             sender_id=self.sender_id,
+            sender_id_type=SENDER_ID_SID if self.names_sender else SENDER_ID_NONE,
             privacy_level=self.privacy_level,
         )
 

@@ -17,6 +17,7 @@ import msgspec
 from typing_extensions import override
 
 from qm.cluster.cluster import Cluster, ClusterListener, Leadership
+from qm.cluster.examining import Examined
 from qm.edge.ack_marks import AckMark
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import LINGER_MAX_S
@@ -90,6 +91,10 @@ class Edge(ClusterListener):
         self._unlisten: Callable[[], None] | None = None
 
     # What the node asks --------------------------------------------------------------------
+
+    async def examine(self, packet: bytes, sender: str) -> Examined:
+        """Examine a message of a client; see `Examining`."""
+        return await self._verification.examine(packet, sender)
 
     def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
         """Return why peers are not served; None when they are.

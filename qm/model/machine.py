@@ -95,7 +95,8 @@ class Machine:
         transactions = Transactions(ledger, clients, endings, moving, returns, outgoing)
         reads = Reads(ledger, clients, opens, transactions, endings, moving, returns)
         sending = Sending(
-            ledger, registry, clients, enqueue, endings, outgoing, transactions, opens
+            *(ledger, registry, clients, enqueue, endings),
+            *(outgoing, transactions, opens, security),
         )
         delivery = Delivery(ledger, endings, outgoing, bindings)
         restoring = Restoring(ledger, registry, outgoing, delivery)

@@ -215,6 +215,7 @@ class Service:
             self._events,
             self.console or NoConsole(),
             self._delegation,
+            self.msmq,
             None if is_insecure else tls.callers,
         )
 

@@ -242,6 +242,7 @@ class Send(_message.Message):
     ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
     REPLACED_HANDLE_FIELD_NUMBER: _builtins.int
     REPLACED_LOOKUP_IDENTIFIER_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
     transaction: _builtins.bytes
     application_deadletter_queue: _builtins.str
     allow_peek_when_locked: _builtins.bool
@@ -253,6 +254,10 @@ class Send(_message.Message):
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]: ...
     @_builtins.property
     def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Facts]:
+        """Since version 7: one per target, or none."""
+
     def __init__(
         self,
         *,
@@ -264,10 +269,11 @@ class Send(_message.Message):
         allow_peek_when_locked: _builtins.bool = ...,
         replaced_handle: _builtins.int = ...,
         replaced_lookup_identifier: _builtins.int = ...,
+        facts: _abc.Iterable[Global___Facts] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "request", b"request", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "application_deadletter_queue", b"application_deadletter_queue", "replaced_handle", b"replaced_handle", "replaced_lookup_identifier", b"replaced_lookup_identifier", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "application_deadletter_queue", b"application_deadletter_queue", "facts", b"facts", "replaced_handle", b"replaced_handle", "replaced_lookup_identifier", b"replaced_lookup_identifier", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__transaction: _TypeAlias = _typing.Literal["transaction"]  # noqa: Y015
     _WhichOneofArgType__transaction: _TypeAlias = _typing.Literal["_transaction", b"_transaction"]  # noqa: Y015

@@ -223,6 +223,8 @@ def _read(op: str, message: Any, blob_bytes: int, ordinal: int) -> tuple[dict[st
         used = len(fields["targets"])
         if sum(target.packet_bytes for target in fields["targets"]) != blob_bytes:
             raise ValueError("the packets of the targets do not cover the blob")
+        if len(fields["facts"]) not in (0, used):
+            raise ValueError("a target has no facts")
     elif blob_bytes:
         raise ValueError(f"{op} must not carry a blob")
     if ordinal + used > BODY_ORDINAL_SYNTHETIC_FIRST:

@@ -13,6 +13,7 @@ import msgspec
 
 from qm.api.convert.names import absolute_text
 from qm.api.gate.errors import InvalidArgument, MsmqError
+from qm.api.gate.identity import Principal, Role
 from qm.model.messages.message import (
     AdministrationQueueType,
     DeliveryGuarantee,
@@ -22,7 +23,7 @@ from qm.model.messages.message import (
     SenderIdentifierType,
 )
 from qm.model.messages.packets import construct_user_message_packet
-from qm.model.queries import View, default_time_to_reach_queue
+from qm.model.queries import View, default_time_to_reach_queue, security_policy
 from qm.model.state.addressing import destination_of
 from qm.model.values.limits import (
     COPIES_PER_SEND_MAX_BYTES,
@@ -46,6 +47,7 @@ from qm.wire.codes import ErrorCode
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
+from qm.wire.headers.security_header import SENDER_ID_SID
 from qm.wire.limits import (
     CORRELATION_ID_SIZE_BYTES,
     MQF_ELEMENTS_MAX,
@@ -69,13 +71,14 @@ _GUID_BYTES: Final = 16
 _ACKNOWLEDGEMENTS_MAX: Final = int(
     AcknowledgeFlags.PA | AcknowledgeFlags.PR | AcknowledgeFlags.NA | AcknowledgeFlags.NR
 )
+_SENDER_TYPES: Final = frozenset(map(int, SenderIdentifierType))
 _NO_CORRELATION: Final = ObjectId(GUID_NULL, 0)
 
 
 class PacketBuilder:
     """Builds packets for one call: one view, one time, perhaps one transaction."""
 
-    def __init__(self, view: View, now_ms: int, transaction: bytes | None) -> None:
+    def __init__(self, view: View, now_ms: int, transaction: bytes | None, who: Principal) -> None:
         """`now_ms`: SentTime, cluster time. Raises MsmqError if there is no queue manager yet."""
         manager = view.ledger.manager
         if manager is None:
@@ -85,6 +88,7 @@ class PacketBuilder:
         self._sent_time = now_ms // 1000
         self._time_to_reach_queue_s = default_time_to_reach_queue(view)
         self._transaction = transaction
+        self._who = who
         self._copied_bytes = 0
         """Bytes of packets for several targets, so far."""
         self._absolute: dict[str, str] = {}
@@ -126,16 +130,38 @@ class PacketBuilder:
                 raise InvalidArgument(
                     "properties.authentication_level", "sign the packet that Compose returns"
                 )
-            packets = self._checked(message.properties, targets, message.properties.sender_id)
+            packets = self._checked(message.properties, targets, self._sender(message.properties))
         if len(targets) > 1:
             self._copied_bytes += sum(map(len, packets))
             self._bound_copies(0)
         return packets
 
-    def composed(
-        self, message: data_pb2.OutgoingMessage, targets: Sequence[str], sender: bytes
-    ) -> bytes:
-        """Return the packet of a message for its caller to sign; `sender`: the caller's SID.
+    def _sender(self, given: data_pb2.Properties) -> bytes:
+        """Return the SID that an unsigned message names: the caller's, if it asks for that, or what
+        a connector application says.
+
+        Raises MsmqError for another's, where receivers are told to believe it (`_check_claim`).
+        """
+        if not given.sender_id and given.sender_id_type == SenderIdentifierType.SID:
+            return self._who.sids[0]
+        if not given.signature:
+            self._check_claim(given.sender_id)
+        return given.sender_id
+
+    def _check_claim(self, sid: bytes) -> None:
+        """Raise MsmqError if nobody may be told without proof that this SID sends (QB-A74)."""
+        policy = security_policy(self._view)
+        is_believed = policy is not None and policy.trusts_sender_id
+        if not sid or not is_believed or self._who.role is Role.ADMIN or sid in self._who.sids:
+            return
+        raise MsmqError(
+            ErrorCode.MQ_ERROR_ACCESS_DENIED,
+            "an unsigned message may name its caller's SID alone, because msmq.trust_sender_id has"
+            " such names believed: sign it",
+        )
+
+    def composed(self, message: data_pb2.OutgoingMessage, targets: Sequence[str]) -> bytes:
+        """Return the packet of a message for its caller to sign.
 
         Several destinations share it: their packets differ in what version 3.0 does not sign.
         """
@@ -148,7 +174,7 @@ class PacketBuilder:
             raise MsmqError(ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED)
         for place, target in enumerate(targets):
             _check_target(target, f"targets[{place}]")
-        return self._checked(given, targets, given.sender_id or sender)[0]
+        return self._checked(given, targets, given.sender_id or self._who.sids[0])[0]
 
     def _bound_copies(self, more_bytes: int) -> None:
         """Raise InvalidArgument if the copies together would be too long."""
@@ -193,6 +219,10 @@ class PacketBuilder:
             raise InvalidArgument(
                 "packet", "all messages of transactions, and no others, have a TransactionHeader"
             )
+        security = message.security
+        is_claim = security is not None and not _is_signed(message)
+        if security is not None and is_claim and security.sender_id_type == SENDER_ID_SID:
+            self._check_claim(security.security_id)
         if len(targets) == 1:
             return [self._own(given)]
         return [self._own(_addressed(message, target)) for target in targets]
@@ -405,6 +435,8 @@ def _check(given: data_pb2.Properties) -> None:
 def _check_security(given: data_pb2.Properties) -> None:
     if not is_privacy_level(given.privacy_level):
         raise InvalidArgument("privacy_level", f"{given.privacy_level}; 0, 1, 3 or 5")
+    if given.sender_id_type not in _SENDER_TYPES:
+        raise InvalidArgument("sender_id_type", f"{given.sender_id_type}; 0, 1 or 2")
     is_asked_for = bool(given.authentication_level)
     brings_own = given.signature or given.destination_symmetric_key
     if brings_own and not given.connector_type:
@@ -430,6 +462,13 @@ def _check_security(given: data_pb2.Properties) -> None:
 def _cipher(privacy_level: int) -> EncryptionAlgorithm:
     is_advanced = privacy_level == PrivacyLevel.ADVANCED
     return EncryptionAlgorithm.AES256 if is_advanced else EncryptionAlgorithm.RC4
+
+
+def _is_signed(message: UserMessage) -> bool:
+    """Whether a message has a signature, which its receiver then verifies."""
+    security, lists = message.security, message.multi_queue_format
+    has_own = security is not None and security.signature
+    return bool(has_own or (lists is not None and lists.signature))
 
 
 def _sender_type(given: data_pb2.Properties, sender: bytes) -> SenderIdentifierType:

@@ -13,21 +13,30 @@ from qm.api.gate.errors import InvalidArgument
 from qm.api.gate.identity import Principal
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster
+from qm.cluster.examining import Examined, Examining
 from qm.model.clients.transactions import TRANSACTION_ID_BYTES
-from qm.model.values.commands import Request, Send
+from qm.model.queries import find_by_format_name
+from qm.model.values.commands import Facts, Request, Send
 from qm.model.values.effects import Outcome
+from qm.model.values.limits import VERSION_OF_SIGNED_SENDS
 from qm.pb import data_pb2
+from qm.wire.packets.peek import has_security, peek_head
 
 MESSAGES_PER_SEND_MAX: Final = 1_024
+_NOTHING: Final = Facts(0, b"", "", ())
+"""Of a packet in which nothing was to be examined."""
 
 
 class Sending:
     """Answers Send."""
 
-    def __init__(self, cluster: Cluster, proposer: Proposer, sessions: Sessions) -> None:
+    def __init__(
+        self, cluster: Cluster, proposer: Proposer, sessions: Sessions, examining: Examining
+    ) -> None:
         self._cluster = cluster
         self._proposer = proposer
         self._sessions = sessions
+        self._examining = examining
 
     async def send(self, request: data_pb2.SendRequest, who: Principal) -> data_pb2.SendReply:
         """Send; the reply is returned when every message is committed or refused."""
@@ -39,6 +48,8 @@ class Sending:
         commands = await settled(
             self._cluster, lambda: self._commands(request, first, who, transaction)
         )
+        if any(map(_brings_security, request.messages)):
+            commands = [await self._examined(command, who) for command in commands]
         outcomes = await self._proposer.repeat(*commands)
         return data_pb2.SendReply(results=[self._result(outcome) for outcome in outcomes])
 
@@ -53,15 +64,44 @@ class Sending:
         packets = await settled(self._cluster, lambda: self._composed(request, who, transaction))
         return data_pb2.ComposeReply(packets=packets)
 
+    async def _examined(self, command: Send, who: Principal) -> Send:
+        """Return a command with what the packets for queues of this cluster are worth.
+
+        What leaves stays as it was signed: its receiver examines it.
+        """
+        view = self._cluster.view
+        if view.counters().apply_version < VERSION_OF_SIGNED_SENDS:
+            return command
+        packets, facts, begin = [], [], 0
+        for target in command.targets:
+            packet = bytes(command.packets[begin : begin + target.packet_bytes])
+            begin += target.packet_bytes
+            found = Examined(packet, _NOTHING)
+            is_here = find_by_format_name(view, target.format_name).queue_id > 0
+            if is_here and has_security(peek_head(packet, 0)):
+                found = await self._examining.examine(packet, f"client {who.name}")
+            packets.append((target.format_name, found.packet))
+            facts.append(found.facts)
+        return replace(
+            Send.of(
+                command.request,
+                packets,
+                command.sender_sids,
+                transaction=command.transaction,
+                application_deadletter_queue=command.application_deadletter_queue,
+            ),
+            facts=tuple(facts),
+        )
+
     def _composed(
         self, request: data_pb2.ComposeRequest, who: Principal, transaction: bytes | None
     ) -> list[bytes]:
-        builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction)
+        builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction, who)
         packets = []
         for place, message in enumerate(request.messages):
             try:
                 targets = builder.targets(message)
-                packets.append(builder.composed(message, targets, who.sids[0]))
+                packets.append(builder.composed(message, targets))
             except InvalidArgument as error:
                 raise error.within(f"messages[{place}]") from None
         return packets
@@ -73,7 +113,7 @@ class Sending:
         who: Principal,
         transaction: bytes | None,
     ) -> list[Send]:
-        builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction)
+        builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction, who)
         commands = []
         for place, message in enumerate(request.messages):
             number = replace(first, number=first.number + place)
@@ -112,6 +152,12 @@ class Sending:
         for queue_id, key in places:
             result.places.add(queue_id=queue_id, lookup_identifier=key)
         return result
+
+
+def _brings_security(message: data_pb2.OutgoingMessage) -> bool:
+    """Whether there may be something to verify or to decrypt in a message."""
+    given = message.properties
+    return bool(message.packet or given.signature or given.destination_symmetric_key)
 
 
 def checked_transaction(raw: bytes) -> bytes | None:

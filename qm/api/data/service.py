@@ -17,6 +17,7 @@ from qm.api.gate.calls import Context, caller
 from qm.api.propose.applied_index import AppliedWatch
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster
+from qm.cluster.examining import Examining
 from qm.model.values.commands import TxAbort, TxCommit, TxPrepare
 from qm.observe.metrics import Metrics
 from qm.pb import data_pb2 as pb
@@ -26,14 +27,14 @@ from qm.pb import data_pb2_grpc
 class Data(data_pb2_grpc.DataServicer):
     """Implements `quorate.data.v1.Data`; the control plane uses its parts, too."""
 
-    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+    def __init__(self, cluster: Cluster, metrics: Metrics, examining: Examining) -> None:
         self.applied = AppliedWatch(cluster)
         self.proposer = Proposer(cluster)
         self.bodies = Bodies(cluster, self.applied)
         self.waits = Waits(cluster, metrics)
         self.sessions = Sessions(cluster, self.proposer)
         self._handles = Handles(cluster, self.proposer, self.sessions, self.waits)
-        self._sending = Sending(cluster, self.proposer, self.sessions)
+        self._sending = Sending(cluster, self.proposer, self.sessions, examining)
         self._receiving = Receiving(
             self.proposer, self.sessions, self._handles, self.waits, self.bodies
         )

@@ -522,6 +522,7 @@ class MSMQMessage:
             ),
             authentication_level=int(values["AuthLevel"]),
             signer=self._signer(),
+            names_sender=values["SenderIdType"] == MQMSGSENDERIDTYPE.MQMSG_SENDERID_TYPE_SID,
             privacy_level=int(values["PrivLevel"]),
         )
 

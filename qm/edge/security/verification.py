@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from zlib_ng.zlib_ng import crc32
 
 from qm.cluster.cluster import Unavailable
+from qm.cluster.examining import Examined
 from qm.edge.batches import Intake, PacketRun
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import (
@@ -32,8 +33,9 @@ from qm.model.values.commands import Facts, SignatureFact
 from qm.security.directory import EMPTY_DIRECTORY, Directory
 from qm.security.own_keys import NO_KEYS, OwnKeys
 from qm.session import CloseReason
-from qm.wire.packets.user_message import UserMessage
+from qm.wire.packets.user_message import UserMessage, parse_user_message
 
+_FAILURES: Final = frozenset({SignatureFact.INVALID, SignatureFact.UNVERIFIED})
 Secured = dict[int, UserMessage]
 """k -> packet k of a chunk, where it has a SecurityHeader."""
 
@@ -81,6 +83,40 @@ class Verification:
         work = _Work(self, chunk, waiting)
         work.go_on()
         return work.runs
+
+    async def examine(self, packet: bytes, sender: str) -> Examined:
+        """Examine a sound packet that came over no session; see `Examining`."""
+        plain = Facts(0, b"", "", ())
+        message, _ = parse_user_message(packet, 0, len(packet))
+        if message.security is None:
+            return Examined(packet, plain)
+        wait_s = self.allowances.wait_s(sender, self.loop.time())
+        while wait_s:
+            self.metrics.rationed(sender)
+            await asyncio.sleep(wait_s)
+            wait_s = self.allowances.wait_s(sender, self.loop.time())
+        now = self.loop.time()
+        try:
+            question = self.examiner.question(packet, message, now)
+        except KeysSealed as error:
+            raise Unavailable(str(error)) from None
+        if question.subject.needs_private_key:
+            self.allowances.spend(sender, now)
+        if _is_long(question, message):
+            finding = await self.loop.run_in_executor(self.threads, examine, question.subject)
+        else:
+            finding = examine(question.subject)
+        return Examined(finding.raw, self.facts(question, finding, plain, sender))
+
+    def facts(self, question: Question, finding: Finding, plain: Facts, sender: str) -> Facts:
+        """Return what was found as facts, and count it; `sender`: address or client."""
+        now, now_s = self.loop.time(), self.now_ms() // 1000
+        facts = self.examiner.facts(question, finding, plain, now, now_s)
+        self.keep_clean()
+        if facts.decryption_failed or facts.signature in _FAILURES:
+            self.allowances.spend(sender, now)
+        self.metrics.verified(facts, sender)
+        return facts
 
     def keep_clean(self) -> None:
         """Start the clean-up timers of caches that are in use (3.1.2.10, 3.1.2.13)."""
@@ -238,16 +274,8 @@ class _Work:
         self.go_on()
 
     def _take(self, k: int, question: Question, finding: Finding) -> None:
-        verification, plain = self._verification, self._chunk.intake.facts.plain
-        now, now_s = verification.loop.time(), verification.now_ms() // 1000
-        facts = verification.examiner.facts(question, finding, plain, now, now_s)
-        verification.keep_clean()
-        if facts.decryption_failed or facts.signature in (
-            SignatureFact.INVALID,
-            SignatureFact.UNVERIFIED,
-        ):
-            verification.allowances.spend(plain.peer_address, now)
-        verification.metrics.verified(facts, plain.peer_address)
+        plain = self._chunk.intake.facts.plain
+        facts = self._verification.facts(question, finding, plain, plain.peer_address)
         if facts is not plain:
             self._facts[k] = facts
         if finding.raw is not question.subject.raw:

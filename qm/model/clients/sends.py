@@ -1,7 +1,9 @@
 """Messages that clients send ([MS-MQDMPR] 3.1.7.1.9, .27)."""
 
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from qm.model.arrivals.message_security import MessageSecurity
 from qm.model.clients.clients import Clients
 from qm.model.clients.opens import READING, Opens
 from qm.model.clients.transactions import Transactions
@@ -15,7 +17,15 @@ from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.people import with_groups
 from qm.model.state.registry import Registry, Route
-from qm.model.values.commands import Selector, SelectorKind, Send, Target
+from qm.model.values.commands import (
+    Facts,
+    Selector,
+    SelectorKind,
+    Send,
+    SignatureFact,
+    Target,
+    TransferVerdict,
+)
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import (
     DirectoryObjectType,
@@ -24,7 +34,12 @@ from qm.model.values.elements import (
     QueueKind,
     QueuePrivacyLevel,
 )
-from qm.model.values.limits import PACKET_MAX_BYTES, TARGETS_PER_SEND_MAX, VERSION_OF_PEOPLE
+from qm.model.values.limits import (
+    PACKET_MAX_BYTES,
+    TARGETS_PER_SEND_MAX,
+    VERSION_OF_PEOPLE,
+    VERSION_OF_SIGNED_SENDS,
+)
 from qm.model.values.records import GUID_NULL, Lock, Obligation, TransactionalOperation
 from qm.model.values.rows import Position, PositionFlag
 from qm.names.direct import AnyDirectName
@@ -45,6 +60,16 @@ from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.public_key import parse_mqds_public_keys
 
 MQ_OK: Final = 0
+_STATUS_OF_CLASS: Final = MappingProxyType(
+    {
+        MessageClass.NACK_BAD_SIGNATURE: ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA,
+        MessageClass.NACK_BAD_ENCRYPTION: ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA,
+        MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: (
+            ErrorCode.MQ_ERROR_ENCRYPTION_PROVIDER_NOT_SUPPORTED
+        ),
+    }
+)
+"""How a sender of this cluster is told what a peer gets as the class of a negative ack."""
 
 
 class Sending:
@@ -60,6 +85,7 @@ class Sending:
         outgoing: OutgoingQueues,
         transactions: Transactions,
         opens: Opens,
+        security: MessageSecurity,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
@@ -69,6 +95,7 @@ class Sending:
         self._outgoing = outgoing
         self._transactions = transactions
         self._opens = opens
+        self._security = security
 
     def apply_send(self, command: Send) -> Outcome:
         """Enqueue once per target; the value is (MessageID, [(queue_id, key), ...]).
@@ -166,8 +193,9 @@ class Sending:
                 return ErrorCode.MQ_ERROR_ACCESS_DENIED
             if record.transactional != is_transactional:
                 return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
-            if record.authentication:
-                return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
+            refusal = self._unproven(queue, command, copy)
+            if refusal:
+                return refusal
             if not self._has_privacy(record.privacy_level, copy):
                 return ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION
         elif not self._is_encryptable(copy):
@@ -176,6 +204,30 @@ class Sending:
             return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
         status = self._enqueue.quota_status(queue, copy.size)
         return MQ_OK if status is EnqueueStatus.OK else ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+    def _facts(self, command: Send, copy: "_Copy") -> Facts | None:
+        """Return what was found in a target's packet, None if nobody looked."""
+        if not command.facts or self._ledger.behaviour < VERSION_OF_SIGNED_SENDS:
+            return None
+        return command.facts[copy.place]
+
+    def _unproven(self, queue: QueueInHand, command: Send, copy: "_Copy") -> int:
+        """Return why a local queue refuses what the packet says of its sender and its body.
+
+        QB-A73: signature and ciphertext in it count as in a peer's; access is the caller's.
+        """
+        is_demanded, facts = queue.record.authentication, self._facts(command, copy)
+        if facts is None or (is_demanded and facts.signature is SignatureFact.ABSENT):
+            return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED if is_demanded else MQ_OK
+        verdict = self._security.signature(queue, facts)
+        if facts.decryption_failed:
+            verdict = self._security.privacy(queue, facts, is_encrypted=False)
+        if verdict == TransferVerdict.ACCEPTED:
+            return MQ_OK
+        is_right = bool(facts.signature_version) and facts.signature is not SignatureFact.INVALID
+        if is_right and verdict == MessageClass.NACK_BAD_SIGNATURE:
+            return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED  # it matches, but does not count
+        return _STATUS_OF_CLASS[MessageClass(verdict)]
 
     def _has_privacy(self, wanted: QueuePrivacyLevel, copy: "_Copy") -> bool:
         """Whether a local queue takes the message. QB-A71: what does not leave is not encrypted;
@@ -222,7 +274,7 @@ class Sending:
             copy.body_ordinal,
             copy.target.checksum,
             0 if command.transaction is not None else message.priority,
-            _flags(message, queue, command),
+            _flags(message, queue, command) | self._proven(command, copy),
             manager.identifier,
             ordinal,
             ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
@@ -247,6 +299,15 @@ class Sending:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
 
+    def _proven(self, command: Send, copy: "_Copy") -> int:
+        """Return the flags that say what was proven of a message in a queue here."""
+        facts, flags = self._facts(command, copy), PositionFlag(0)
+        if facts is not None and facts.was_encrypted:
+            flags |= PositionFlag.WAS_ENCRYPTED
+        if facts is not None and facts.signature_version and self._security.is_authenticated(facts):
+            flags |= PositionFlag.AUTHENTICATED
+        return int(flags)
+
 
 def _host(name: FormatName) -> bytes:
     """Return the queue manager of a private name; a public one has none before it is routed."""
@@ -262,6 +323,8 @@ class _Copy(NamedTuple):
     """Ordinal of its packet in the entry."""
     size: int
     body_ordinal: int
+    place: int
+    """Of the target in the command."""
 
 
 def _copies(command: Send) -> list[_Copy] | None:
@@ -277,7 +340,7 @@ def _copies(command: Send) -> list[_Copy] | None:
         if end != size:
             return None
         place = command.body_offset + begin
-        copies.append(_Copy(target, message, place, size, command.first_ordinal + k))
+        copies.append(_Copy(target, message, place, size, command.first_ordinal + k, k))
         begin += size
     return copies if begin == len(command.packets) else None
 

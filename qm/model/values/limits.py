@@ -49,6 +49,9 @@ acknowledgements are kept ([MS-MQDMPR] 3.1.1.6)."""
 VERSION_OF_RETURNS: Final = 6
 """Apply version from which on returns of a message to its queue are counted, and a queue may limit
 them."""
+VERSION_OF_SIGNED_SENDS: Final = 7
+"""Apply version from which on messages that clients send to queues of this cluster are examined as
+those of peers are: a signature in them counts, or has them refused."""
 VERSION_OF_FINAL_CLAIMS: Final = 6
 """Apply version from which on a final ack from where its message did not go is kept, until it is
 known whether that queue manager may speak from there."""

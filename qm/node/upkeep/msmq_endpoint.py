@@ -5,7 +5,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from qm.cluster.cluster import Cluster
+from qm.cluster.cluster import Cluster, Unavailable
+from qm.cluster.examining import Examined
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.edge.outgoing.link.destination_rules import rules_of
@@ -113,6 +114,12 @@ class MsmqEndpoint:
     def session_count(self) -> int:
         """Return how many peers are connected here."""
         return 0 if self.edge is None else self.edge.connection_count
+
+    async def examine(self, packet: bytes, sender: str) -> Examined:
+        """Examine a client's message; see `Examining`."""
+        if self.edge is None:
+            raise Unavailable("the MSMQ endpoint does not run on this node")
+        return await self.edge.examine(packet, sender)
 
     async def drain(self) -> None:
         """Read nothing more from peers; acknowledge what was read."""

@@ -7,6 +7,7 @@ from zlib import crc32
 
 import msgspec
 
+from qm.model.values.commands.arrivals import Facts
 from qm.model.values.commands.declaration import (
     POSITIONS_PER_MOVE,
     AtMostQueued,
@@ -72,6 +73,9 @@ class Send(Command, frozen=True, gc=False):
     """Handle of a queue open for receiving, 0 = none: if the send succeeds, the message there from
     which this one was made ends in the same apply, or with the transaction. Needs one target."""
     replaced_lookup_identifier: int = 0
+    facts: tuple[Facts, ...] = ()
+    """What the node that took it found in the targets' packets, one per target; empty if nothing
+    was to be examined."""
 
     @classmethod
     def of(

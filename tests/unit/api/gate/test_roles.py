@@ -112,6 +112,7 @@ def test_an_insecure_server_is_refused_outside_of_loopback() -> None:
                         EventLog(lambda: 0),
                         NoConsole(),
                         Delegation(),
+                        node.service.msmq,
                     )
 
     run(scenario())

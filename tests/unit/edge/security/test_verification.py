@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from qm.edge.security import allowances, verification
 from qm.edge.security.examination import Finding, Subject, examine
 from qm.model.values import commands
-from qm.model.values.limits import APPLY_VERSION
+from qm.model.values.limits import APPLY_VERSION, VERSION_OF_MESSAGE_SECURITY
 from qm.model.values.rows import PositionFlag
 from qm.security.sid import sid_from_text
 from qm.wire.headers.security_header import SENDER_ID_SID, SecurityHeader
@@ -224,7 +224,7 @@ def test_a_node_without_sealing_key_leaves_encrypted_messages_to_others() -> Non
 
 def test_a_cluster_of_an_older_version_gets_no_facts_that_it_does_not_know() -> None:
     async def scenario() -> None:
-        async with world(version=APPLY_VERSION - 1) as (w, _):
+        async with world(version=VERSION_OF_MESSAGE_SECURITY - 1) as (w, _):
             queue = w.consensus.create("orders")
             peer = await w.peer()
             peer.send(written(signed(plain(1))), written(encrypted(plain(2), OWN_KEY)), packet(3))
