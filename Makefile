@@ -149,11 +149,12 @@ conformance-mutants: setup  ## break the code behind sampled rows; their claims 
 	$(BIN)/python -m tests.conformance.mutants $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS)) $(if $(DOCUMENT),--document $(DOCUMENT))
 
 FUZZ_SECONDS ?= 60
-fuzz: setup  ## fuzz the wire codec and RPC, guided by coverage (FUZZ_SECONDS=)
+fuzz: setup  ## fuzz the wire codec, RPC and signatures, guided by coverage (FUZZ_SECONDS=)
 	test -x $(VENV)-fuzz/bin/python || $(PYTHON) -m venv $(VENV)-fuzz
 	$(VENV)-fuzz/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements.lock -r requirements-fuzz.lock
 	$(VENV)-fuzz/bin/python -m tests.fuzz.wire -max_total_time=$(FUZZ_SECONDS)
 	$(VENV)-fuzz/bin/python -m tests.fuzz.rpc -max_total_time=$(FUZZ_SECONDS)
+	$(VENV)-fuzz/bin/python -m tests.fuzz.security -max_total_time=$(FUZZ_SECONDS)
 
 # What the images ship, in an environment of its own, seen by the tool from another one.
 SBOM := build/sbom/.installed

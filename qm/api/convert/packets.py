@@ -285,7 +285,7 @@ class PacketBuilder:
             time_to_reach_queue=_time(given, "time_to_reach_queue_s", self._time_to_reach_queue_s),
             time_to_be_received=_time(given, "time_to_be_received_s", TIME_INFINITE_S),
             hash_algorithm=given.hash_algorithm or HashAlgorithm.SHA512,
-            encryption_algorithm=given.encryption_algorithm or _cipher(given.privacy_level),
+            encryption_algorithm=given.encryption_algorithm or _any_cipher(given.privacy_level),
             privacy_level=PrivacyLevel(given.privacy_level),
             sender_identifier_type=_sender_type(given, sender),
             sender_identifier=sender,
@@ -459,9 +459,10 @@ def _check_security(given: data_pb2.Properties) -> None:
             raise InvalidArgument(field, f"{size} bytes; at most {limit}")
 
 
-def _cipher(privacy_level: int) -> EncryptionAlgorithm:
-    is_advanced = privacy_level == PrivacyLevel.ADVANCED
-    return EncryptionAlgorithm.AES256 if is_advanced else EncryptionAlgorithm.RC4
+def _any_cipher(privacy_level: int) -> EncryptionAlgorithm:
+    """Return a cipher that a level does not have: the policy of who sends it chooses one."""
+    has_rc4 = privacy_level in (PrivacyLevel.BASE, PrivacyLevel.ENHANCED)
+    return EncryptionAlgorithm.AES256 if has_rc4 else EncryptionAlgorithm.RC4
 
 
 def _is_signed(message: UserMessage) -> bool:

@@ -109,9 +109,18 @@ class OutgoingSection(Section, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
     """Networks that are never connected to, besides link-local, multicast and reserved ones, and
     loopback unless this node serves MSMQ there. Addresses in `[peers]` are always allowed."""
+    encrypt_advanced: Literal["aes128", "aes192", "aes256"] = "aes256"
+    """Cipher of bodies for which the level Advanced was asked, unless the message names one.
+    The same on all nodes, like all that follow."""
+    encrypt_enhanced: Literal["rc2", "rc4"] = "rc4"
+    """The same for Enhanced."""
+    encrypt_base: Literal["rc2", "rc4"] = "rc4"
+    """The same for Base."""
+    encrypt_reduced_rc2: bool = False
+    """Whether RC2 keys of Enhanced have 40 random bits, as very old receivers want them."""
     resend_short_s: ResendTimeout = 30
     """Seconds without an order acknowledgement after which transactional messages are sent again,
-    the first three times in a row. The same on all nodes, like the next three."""
+    the first three times in a row."""
     resend_medium_s: ResendTimeout = 300
     """The fourth to sixth time."""
     resend_long_s: ResendTimeout = 1_800

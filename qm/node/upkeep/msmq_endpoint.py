@@ -15,8 +15,10 @@ from qm.model.queries.people import ReplicatedDirectory
 from qm.node.config.addresses import peer_hosts
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
+from qm.security.body_encryption import EncryptionPolicy
 from qm.security.own_keys import OwnKeys
 from qm.session import SessionConfig, resend_timer_table
+from qm.wire.enums import EncryptionAlgorithm
 
 DRAIN_MAX_S: Final = 10.0
 """For messages read from peers to be committed and acknowledged."""
@@ -33,6 +35,12 @@ def outgoing_settings(
         peers={guid: hosts[0] for guid, hosts in peer_hosts(config).items()},
         rules=rules_of(section.allow, section.deny, own_addresses),
         session=session,
+        encryption=EncryptionPolicy(
+            advanced=EncryptionAlgorithm[section.encrypt_advanced.upper()],
+            enhanced=EncryptionAlgorithm[section.encrypt_enhanced.upper()],
+            base=EncryptionAlgorithm[section.encrypt_base.upper()],
+            reduced_rc2=section.encrypt_reduced_rc2,
+        ),
         are_order_acks_prompt=config.msmq.order_acks == "prompt",
         resend_timer_table=resend_timer_table(
             section.resend_short_s,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
@@ -19,13 +21,16 @@ from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import DirectoryObjectType
 from qm.names.format_name import PrivateName
 from qm.names.guid import guid_text
+from qm.node.config.loading import parse
+from qm.node.upkeep.msmq_endpoint import outgoing_settings
 from qm.security.body_ciphers import decrypt_body
 from qm.security.body_encryption import EncryptionPolicy
 from qm.security.providers import Provider
 from qm.security.session_keys import public_key_blob, unwrapped
-from qm.session import ConnectionStatus
+from qm.session import ConnectionStatus, SessionConfig
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
+from qm.wire.enums import EncryptionAlgorithm as Algorithm
 from qm.wire.headers.security_header import SecurityHeader, parse_provider_info
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.public_key import (
@@ -36,6 +41,7 @@ from qm.wire.structures.public_key import (
 from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
 from tests.unit.edge.outgoing.world import PEER_GUID, one_peer, run, settled, until
 from tests.unit.model.world import World, packet, request
+from tests.unit.node.config.test_loading import SOUND
 
 HOST = "127.0.0.61"
 TO_PEER = f"PRIVATE={guid_text(PEER_GUID)}\\00000009"
@@ -278,6 +284,42 @@ def test_ciphers_are_those_of_the_level() -> None:
         key_of(message), PrivacyLevel.ENHANCED, EncryptionAlgorithm.RC2, KEYS[Provider.ENHANCED]
     )
     assert (len(key.key), key.key[5:]) == (16, bytes(11))
+
+
+POLICY = """
+[outgoing]
+encrypt_advanced = "aes128"
+encrypt_enhanced = "rc2"
+encrypt_base = "rc2"
+encrypt_reduced_rc2 = true
+"""
+
+
+@pytest.mark.spec("QB-3.1.7.1.5-04", "QB-3.1.7.1.5-05", "QB-3.1.7.1.5-06")
+def test_the_configuration_prefers_ciphers_and_the_level_chooses_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QB-A25: a newer provider's key is never taken instead of the level's."""
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    policy = outgoing_settings(parse(SOUND + POLICY, tmp_path), SessionConfig(), ()).encryption
+    world = World()
+    directory = ReplicatedDirectory(lambda: world.state)
+    know_peer(world)
+    encryption = BodyEncryption(directory, lambda: 0.0, policy)
+    expected = {1: (Algorithm.RC2, 5), 3: (Algorithm.RC2, 16), 5: (Algorithm.AES128, 16)}
+    for level, (algorithm, size) in expected.items():
+        message = leaving(encryption, level, 0)
+        assert message.properties.encryption_algorithm == algorithm
+        own = KEYS[Provider(level)]
+        key = unwrapped(key_of(message), PrivacyLevel(level), algorithm, own).key
+        assert len(key) == size
+        if level == PrivacyLevel.ENHANCED:
+            assert key.endswith(bytes(11)), "40 bits of it are random"
+    for level in expected:
+        others = {one: key for one, key in KEYS.items() if one != level}
+        know_peer(world, keys=others)
+        with pytest.raises(EncryptionFailed, match="no key"):
+            leaving(encryption, level, 0)
 
 
 def test_what_a_connector_encrypted_leaves_as_it_is() -> None:

@@ -18,6 +18,7 @@ from qm.edge.security.examiner import Examiner
 from qm.model.values.commands import Facts, SignatureFact
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
+from tests.fuzz.security import check_input
 from tests.unit.edge.security.people import (
     ALICE,
     Keys,
@@ -196,3 +197,10 @@ def _flipped(value: bytes, chance: random.Random) -> bytes:
         return b"\0"
     at = chance.randrange(len(value))
     return value[:at] + bytes((value[at] ^ 1 << chance.randrange(8),)) + value[at + 1 :]
+
+
+def test_hostile_fields_inside_of_valid_signatures_prove_nothing() -> None:
+    """The same inputs as `make fuzz` has, without its guidance."""
+    for seed in range(SEEDS):
+        chance = random.Random(seed)
+        check_input(bytes(chance.choice((0, 1, chance.randrange(256))) for _ in range(40)))
