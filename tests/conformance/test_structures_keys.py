@@ -14,6 +14,7 @@ from qm.wire.structures.public_key import (
     parse_mqds_public_keys,
     write_mqds_public_key,
     write_mqds_public_keys,
+    write_public_key_blob,
 )
 from qm.wire.structures.user_certificate import (
     UserCertificate,
@@ -167,3 +168,19 @@ def test_users_certificates() -> None:
     for broken in (two[:3], two[:-1], b"\x03" + two[1:], b"\xff" * 4 + two[4:], two[:36] + b"\x17"):
         with pytest.raises(ProtocolError):
             parse_user_certificates(broken, 0, len(broken))
+
+
+@pytest.mark.spec("QB-3.1.7.1.5.2-01")
+def test_a_published_key_becomes_the_blob_that_session_keys_are_encrypted_for() -> None:
+    for encoded, exponent, modulus in (
+        (BLOB, 65537, MODULUS),
+        (BLOB[:-64] + b"\xc1" * 64, 65537, b"\xc1" * 64),
+    ):
+        raw = raw_key(blob=encoded)
+        key, _ = parse_mqds_public_key(raw, 0, len(raw))
+        assert (key.key.bit_length, key.key.public_exponent, key.key.modulus) == (
+            512,
+            exponent,
+            modulus,
+        )
+        assert write_public_key_blob(key.key) == encoded

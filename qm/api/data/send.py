@@ -20,7 +20,9 @@ from qm.model.values.commands import Facts, Request, Send
 from qm.model.values.effects import Outcome
 from qm.model.values.limits import VERSION_OF_SIGNED_SENDS
 from qm.pb import data_pb2
+from qm.security.body_encryption import is_by_connector
 from qm.wire.packets.peek import has_security, peek_head
+from qm.wire.packets.user_message import parse_user_message
 
 MESSAGES_PER_SEND_MAX: Final = 1_024
 _NOTHING: Final = Facts(0, b"", "", ())
@@ -78,7 +80,7 @@ class Sending:
             begin += target.packet_bytes
             found = Examined(packet, _NOTHING)
             is_here = find_by_format_name(view, target.format_name).queue_id > 0
-            if is_here and has_security(peek_head(packet, 0)):
+            if is_here and _is_for_us(packet):
                 found = await self._examining.examine(packet, f"client {who.name}")
             packets.append((target.format_name, found.packet))
             facts.append(found.facts)
@@ -158,6 +160,15 @@ def _brings_security(message: data_pb2.OutgoingMessage) -> bool:
     """Whether there may be something to verify or to decrypt in a message."""
     given = message.properties
     return bool(message.packet or given.signature or given.destination_symmetric_key)
+
+
+def _is_for_us(packet: bytes) -> bool:
+    """Whether a sound packet has something to examine; what a connector application encrypted is
+    for whom that knows.
+    """
+    if not has_security(peek_head(packet, 0)):
+        return False
+    return not is_by_connector(parse_user_message(packet, 0, len(packet))[0])
 
 
 def checked_transaction(raw: bytes) -> bytes | None:

@@ -214,15 +214,17 @@ class Sending:
     def _unproven(self, queue: QueueInHand, command: Send, copy: "_Copy") -> int:
         """Return why a local queue refuses what the packet says of its sender and its body.
 
-        QB-A73: signature and ciphertext in it count as in a peer's; access is the caller's.
+        QB-A73: where a signature is asked for, it must count as a peer's would; elsewhere one that
+        does not is worth nothing. Access is the caller's.
         """
         is_demanded, facts = queue.record.authentication, self._facts(command, copy)
         if facts is None or (is_demanded and facts.signature is SignatureFact.ABSENT):
             return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED if is_demanded else MQ_OK
-        verdict = self._security.signature(queue, facts)
         if facts.decryption_failed:
             verdict = self._security.privacy(queue, facts, is_encrypted=False)
-        if verdict == TransferVerdict.ACCEPTED:
+            return _STATUS_OF_CLASS[MessageClass(verdict)]
+        verdict = self._security.signature(queue, facts)
+        if not is_demanded or verdict == TransferVerdict.ACCEPTED:
             return MQ_OK
         is_right = bool(facts.signature_version) and facts.signature is not SignatureFact.INVALID
         if is_right and verdict == MessageClass.NACK_BAD_SIGNATURE:
@@ -274,7 +276,7 @@ class Sending:
             copy.body_ordinal,
             copy.target.checksum,
             0 if command.transaction is not None else message.priority,
-            _flags(message, queue, command) | self._proven(command, copy),
+            _flags(message, queue, command) | self._proven(queue, command, copy),
             manager.identifier,
             ordinal,
             ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
@@ -299,13 +301,14 @@ class Sending:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
 
-    def _proven(self, command: Send, copy: "_Copy") -> int:
+    def _proven(self, queue: QueueInHand, command: Send, copy: "_Copy") -> int:
         """Return the flags that say what was proven of a message in a queue here."""
         facts, flags = self._facts(command, copy), PositionFlag(0)
         if facts is not None and facts.was_encrypted:
             flags |= PositionFlag.WAS_ENCRYPTED
         if facts is not None and facts.signature_version and self._security.is_authenticated(facts):
-            flags |= PositionFlag.AUTHENTICATED
+            is_right = self._security.signature(queue, facts) == TransferVerdict.ACCEPTED
+            flags |= PositionFlag.AUTHENTICATED if is_right else 0
         return int(flags)
 
 

@@ -51,7 +51,7 @@ VERSION_OF_RETURNS: Final = 6
 them."""
 VERSION_OF_SIGNED_SENDS: Final = 7
 """Apply version from which on messages that clients send to queues of this cluster are examined as
-those of peers are: a signature in them counts, or has them refused."""
+those of peers are, so that their signatures count."""
 VERSION_OF_FINAL_CLAIMS: Final = 6
 """Apply version from which on a final ack from where its message did not go is kept, until it is
 known whether that queue manager may speak from there."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from grpc import StatusCode
 from msgspec.structs import replace
 
 from qm.api.gate.identity import Role, principal_sid
@@ -24,6 +25,8 @@ from qm.wire.headers.security_header import SENDER_ID_NONE, SENDER_ID_SID, Secur
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from tests.cluster.harness import Harness, cluster, run, until, with_sections
 from tests.cluster.messages import create_queue
+from tests.unit.api.world import refused
+from tests.unit.api.world import world as api_world
 from tests.unit.edge.security.people import BOB, encrypted
 
 LEVELS = {
@@ -107,21 +110,21 @@ def altered(found: UserMessage) -> UserMessage:
 
 
 @pytest.mark.parametrize(
-    ("signer", "code"),
-    [
-        (Meddler(altered), ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA),
-        (new_signer("mallory", 1024, 30), ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA),
-    ],
+    "signer",
+    [Meddler(altered), new_signer("mallory", 1024, 30)],
     ids=["altered", "another certificate"],
 )
-def test_a_bad_signature_is_refused_by_every_queue(signer: PacketSigner, code: int) -> None:
+def test_a_bad_signature_is_refused_where_one_is_asked_for(signer: PacketSigner) -> None:
+    """Elsewhere it is worth nothing, like none."""
+
     async def scenario() -> None:
         async with alice() as (sender, _):
-            for queue in (SIGNED, OPEN):
-                with pytest.raises(MqError) as refused:
-                    await sender.send(queue, message(signer=signer))
-                assert refused.value.code == code
-                assert await (await sender.open_queue(queue)).receive(timeout_s=0) is None
+            with pytest.raises(MqError) as refused:
+                await sender.send(SIGNED, message(signer=signer))
+            assert refused.value.code == ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA
+            assert await (await sender.open_queue(SIGNED)).receive(timeout_s=0) is None
+            await sender.send(OPEN, message(signer=signer))
+            assert (await received(sender, OPEN)).authentication_level == 0
 
     run(scenario())
 
@@ -132,6 +135,8 @@ def test_a_signature_by_a_hash_that_does_not_count_authenticates_nothing() -> No
             with pytest.raises(MqError) as refused:
                 await sender.send(SIGNED, message(hash_algorithm=0x8004))
             assert refused.value.code == ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
+            await sender.send(OPEN, message(hash_algorithm=0x8004))
+            assert (await received(sender, OPEN)).authentication_level == 0
 
     run(scenario())
 
@@ -147,6 +152,32 @@ def test_a_body_that_a_client_encrypted_for_this_queue_manager_is_stored_in_clea
             found = await received(sender, SECRET)
             assert (found.body, found.was_encrypted) == (b"x", True)
             assert found.authentication_level == SignatureVersion.MSMQ_2
+
+    run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.1.12-46")
+def test_a_connector_application_brings_signature_and_key_of_its_own() -> None:
+    """Nobody else may, and nobody takes them for proven."""
+    own = {"signature": b"its signature", "destination_symmetric_key": b"its key"}
+
+    async def scenario() -> None:
+        async with api_world() as made:
+            node = await made.leader()
+            await create_queue(node.node, "open")
+            async with made.client(node) as sender:
+                for name, value in own.items():
+                    with refused(StatusCode.FAILED_PRECONDITION, "MQ_ERROR_MISSING_CONNECTOR_TYPE"):
+                        await sender.send(OPEN, b"x", privacy_level=3, **{name: value})
+                results = await sender.send(
+                    OPEN, b"x", connector_type=b"c" * 16, privacy_level=3, **own
+                )
+                assert [one.status for one in results] == [0]
+                reply = await sender.receive(await sender.open(OPEN))
+                (found,) = reply.messages.properties
+                assert found.signature == own["signature"]
+                assert found.destination_symmetric_key == own["destination_symmetric_key"]
+                assert found.authentication_level == 0
 
     run(scenario())
 
@@ -179,6 +210,7 @@ def test_a_client_cannot_name_another_sender_where_names_are_believed() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.12-42")
 def test_an_unsigned_message_names_its_sender_if_the_caller_wants_it() -> None:
     async def scenario() -> None:
         async with alice() as (sender, _):
