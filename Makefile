@@ -216,8 +216,9 @@ bench-session: setup  ## benchmark the session machine
 bench-edge: setup  ## benchmark a node's MSMQ endpoint, and the cost of idle sessions
 	$(BIN)/python -m tests.bench.edge
 
-bench-security: setup  ## benchmark signatures and ciphers at the edge
+bench-security: setup  ## benchmark signatures and ciphers, at the edge and in a cluster
 	$(BIN)/python -m tests.bench.security
+	$(BIN)/python -m tests.bench.security_cluster
 
 bench-api: setup  ## benchmark the data plane over gRPC: three nodes as processes
 	$(BIN)/python -m tests.bench.api

@@ -40,9 +40,9 @@ SCENARIO_S = 150.0
 COMPUTER_NAME = "QUORATE"
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
+def run(scenario: Coroutine[Any, Any, None], wait_s: float = SCENARIO_S) -> None:
     """Run a scenario in the production loop, with a bound."""
-    uvloop.run(asyncio.wait_for(scenario, SCENARIO_S))
+    uvloop.run(asyncio.wait_for(scenario, wait_s))
 
 
 async def until(

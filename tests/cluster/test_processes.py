@@ -26,10 +26,18 @@ PYTHON = (sys.executable, "-m", "qm")
 
 
 @asynccontextmanager
-async def dev_cluster(folder: Path) -> AsyncIterator[tuple[Layout, list[DevNode]]]:
-    """Run `qm dev up` until it says that it is ready, and `qm dev down` at the end."""
+async def dev_cluster(
+    folder: Path, settings: str = ""
+) -> AsyncIterator[tuple[Layout, list[DevNode]]]:
+    """Run `qm dev up` until it says that it is ready, and `qm dev down` at the end.
+
+    `settings`: TOML tables, added to each node's configuration.
+    """
     layout = Layout(folder)
     network = free_network()
+    for node in layout.make(3, network) if settings else ():
+        with layout.config(node.name).open("a") as config:
+            config.write(settings)
     manager = await asyncio.create_subprocess_exec(
         *PYTHON, *("dev", "up", "--folder", str(folder), "--network", network),
         stdout=asyncio.subprocess.PIPE,
