@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import qm.archive.destination
 import qm.node.replica.quarantine
+import qm.node.upkeep.archive_source
 import qm.store.snapshot
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ class Guarded(ModuleType):
 _guards: Final[list[Guarded]] = []
 
 
+def _inside(url: str) -> str:
+    cluster = _guards[0].cluster
+    return url if cluster is None else url.removeprefix(str(cluster.folder))
+
+
 def install(cluster: "SimCluster") -> None:
     """Have them ask this world's disks; the first call sets them up."""
     if not _guards:
@@ -77,5 +83,9 @@ def install(cluster: "SimCluster") -> None:
             guard = Guarded(kind)
             module.os = guard
             _guards.append(guard)
+        source: Any = qm.node.upkeep.archive_source
+        place = source._place
+        # Nodes tell each other a hash of their archive's URL, and this folder has a random name.
+        source._place = lambda url: place(_inside(url))
     for guard in _guards:
         guard.cluster = cluster

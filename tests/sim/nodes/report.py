@@ -28,6 +28,7 @@ def replay_command(seed: int, kinds: str = "", seconds: float | None = None) -> 
 def figures(results: Sequence[dict[str, Any]], wall_s: float, rocks_shim: str) -> dict[str, Any]:
     """Return what `build/sim.json` says of seeds."""
     failed = [result for result in results if result["findings"]]
+    cpu_s = sum(result.get("cpu_s", 0.0) for result in results)
     faults: dict[str, int] = {}
     for result in results:
         for kind, count in result.get("faults", {}).items():
@@ -43,6 +44,7 @@ def figures(results: Sequence[dict[str, Any]], wall_s: float, rocks_shim: str) -
         "findings": {str(result["seed"]): result["findings"] for result in failed},
         **{f"{name}_total": sum(result.get(name, 0) for result in results) for name in COUNTED},
         **{name: faults[name] for name in sorted(faults)},
+        "cpu_s_per_seed": round(cpu_s / len(results), 2) if results else 0,
         "virtual_s_total": round(sum(result.get("virtual_s", 0) for result in results), 1),
         "rocks_shim": rocks_shim,
         "wall_s": round(wall_s, 2),

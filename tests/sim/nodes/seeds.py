@@ -5,12 +5,13 @@ import json
 import logging
 import os
 import resource
+import select
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 # Behind the patches: these import the product.
 import qm.store
@@ -23,10 +24,10 @@ from tests.sim.nodes.shim import LIBRARY, Shim
 
 KEYS: Final = Path("build/sim/nodes")
 REPORT: Final = Path("build/sim.json")
-SEED_CPU_MAX_S: Final = 120
-"""Many times what one takes."""
-SEED_MAX_S: Final = 3_600
-"""Of real time: a machine may have little to spare for a seed, and one that hangs takes no CPU."""
+SEED_MAX_S: Final = 120
+"""Of CPU, many times what one takes: how long that lasts is the machine's affair."""
+HUNG_S: Final = 900
+"""A seed that took no CPU for so long waits for something that does not come."""
 
 
 def run_seed(seed: int, kinds: str, seconds: float, *, is_verbose: bool = False) -> dict[str, Any]:
@@ -68,15 +69,37 @@ def run_seed(seed: int, kinds: str, seconds: float, *, is_verbose: bool = False)
     }
 
 
-def _fork(seed: int, kinds: str, seconds: float) -> tuple[int, int]:
-    """Run a seed in a child; return its pid and where its result can be read."""
+class _Child(NamedTuple):
+    seed: int
+    pid: int
+    descriptor: int
+    """Where its result can be read."""
+
+    def cpu_s(self) -> float:
+        """Return how much CPU it has taken so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def collect(self) -> dict[str, Any]:
+        """Return what came of it, which waits for its end."""
+        with os.fdopen(self.descriptor) as pipe:
+            text = pipe.read()
+        _, status, usage = os.wait4(self.pid, 0)
+        cpu_s = round(usage.ru_utime + usage.ru_stime, 2)
+        if text:
+            return {**json.loads(text), "cpu_s": cpu_s}
+        ending = f"simulator: the process ended with status {status} after {cpu_s} s of CPU"
+        return {"seed": self.seed, "findings": [ending], "cpu_s": cpu_s}
+
+
+def _fork(seed: int, kinds: str, seconds: float) -> _Child:
+    """Run a seed in a child."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid:
         os.close(write_end)
-        return pid, read_end
-    signal.alarm(SEED_MAX_S)
-    resource.setrlimit(resource.RLIMIT_CPU, (SEED_CPU_MAX_S, SEED_CPU_MAX_S))
+        return _Child(seed, pid, read_end)
+    resource.setrlimit(resource.RLIMIT_CPU, (SEED_MAX_S, SEED_MAX_S))
     result = run_seed(seed, kinds, seconds)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -86,14 +109,18 @@ def _fork(seed: int, kinds: str, seconds: float) -> tuple[int, int]:
     os._exit(0)
 
 
-def _collect(seed: int, pid: int, descriptor: int) -> dict[str, Any]:
-    with os.fdopen(descriptor) as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    if text:
-        result: dict[str, Any] = json.loads(text)
-        return result
-    return {"seed": seed, "findings": [f"simulator: the process ended with status {status}"]}
+def _next(running: list[_Child]) -> dict[str, Any]:
+    """Return the result of whichever ends first, and take it from the list."""
+    while True:
+        before = [child.cpu_s() for child in running]
+        ended, _, _ = select.select([child.descriptor for child in running], [], [], HUNG_S)
+        for child, cpu_s in zip(running, before, strict=True):
+            if not ended and child.cpu_s() == cpu_s:
+                os.kill(child.pid, signal.SIGKILL)
+        for child in running:
+            if child.descriptor in ended:
+                running.remove(child)
+                return child.collect()
 
 
 def run_seeds(
@@ -108,14 +135,13 @@ def run_seeds(
     began_s = time.perf_counter()
     gc.collect()
     gc.freeze()
-    running: list[tuple[int, int, int]] = []
+    running: list[_Child] = []
     waiting = list(seeds)
     results: list[dict[str, Any]] = []
     while waiting or running:
         while waiting and len(running) < processes:
-            seed = waiting.pop(0)
-            running.append((seed, *_fork(seed, kinds, seconds)))
-        result = _collect(*running.pop(0))
+            running.append(_fork(waiting.pop(0), kinds, seconds))
+        result = _next(running)
         results.append(result)
         if result["findings"]:
             print(f"seed {result['seed']} failed: {result['findings'][0][:500]}", file=sys.stderr)
