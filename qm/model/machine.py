@@ -177,6 +177,7 @@ class Machine:
         self._registry.forget()
         self._bindings.forget()
         self._security.forget()
+        self._arrivals.forget()
         self._outgoing.forget()
         self._duplicates.forget()
         self._clients.forget()

@@ -116,7 +116,8 @@ def test_a_message_is_remembered_in_the_entry_that_takes_it(world: World) -> Non
     assert world.arrive(message) == [CLOSE]
     assert remembered() == 0
     set_manager(world, queue_manager_quota=1000)
-    assert world.arrive(message, message) == [ACCEPTED, DUPLICATE]
+    again = Facts(2, PEER, PEER_ADDRESS, ())
+    assert world.arrive(message, message, facts=again) == [ACCEPTED, DUPLICATE]
     assert remembered() == 1
     world.tick(8 * 24 * 3600 * 1000)
     assert remembered() == 0

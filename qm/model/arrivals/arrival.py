@@ -29,6 +29,7 @@ class Arrival:
         "command",
         "destination",
         "has_consequence",
+        "has_no_room",
         "head",
         "is_homeless",
         "k",
@@ -64,6 +65,8 @@ class Arrival:
         ) = self.head
         self.destination = peek_destination(command.packets, self.offset, self.head)
         self.has_consequence = False
+        self.has_no_room = False
+        """Whether the queue manager cannot store the message now."""
         self.is_homeless = False
         """Whether the destination queue does not exist."""
         self._properties_at = 0

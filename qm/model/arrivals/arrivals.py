@@ -4,7 +4,8 @@ For each packet of a batch, in order: duplicate or out of order (a repeat of a m
 taken must not be refused for another reason, QB-A20), destination, kind, signature, encryption,
 access, expired, quota; then position, history or sequence, and consequences, all in this apply. A
 message is remembered exactly when it was accepted or refused for good (QB-A1 to A03, A20); one that
-cannot be stored now is not, and its session closes so that the peer sends it again.
+cannot be stored now is not, and its session closes so that the peer sends it again: nothing behind
+it in that session is taken.
 """
 
 from array import array
@@ -17,6 +18,7 @@ from qm.model.arrivals.fast_arrivals import PlainRun
 from qm.model.arrivals.incoming_streams import Stream
 from qm.model.arrivals.lanes import Lane, Lanes, Speaker
 from qm.model.arrivals.message_security import MessageSecurity
+from qm.model.arrivals.refused_sessions import BatchSessions, RefusedSessions
 from qm.model.messages.acknowledgements import Acknowledgements
 from qm.model.messages.endings import Endings
 from qm.model.messages.enqueue import Enqueue, EnqueueStatus
@@ -36,6 +38,7 @@ from qm.model.values.limits import (
     VERSION_OF_BINDINGS,
     VERSION_OF_JUDGEMENT,
     VERSION_OF_REFUSALS,
+    VERSION_OF_REFUSED_SESSIONS,
 )
 from qm.model.values.rows import PositionFlag
 from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
@@ -86,6 +89,7 @@ class Arrivals:
         self._reports = reports
         self._lanes = Lanes()
         self._lanes_version = -1
+        self._refused: Final = RefusedSessions(ledger)
 
     def apply_edge_batch(self, command: EdgeBatch) -> Outcome:
         """Accept or refuse each message; `Outcome.verdicts` has one per message."""
@@ -93,6 +97,7 @@ class Arrivals:
         if count > POSITIONS_PER_ENTRY_MAX or self._ledger.manager is None:
             closed = array("H", [TransferVerdict.CLOSE_SESSION]) * count
             return Outcome(0, closed)
+        sessions = self._refused.in_batch(command)
         policies: Policies = {}
         lanes = self._known_lanes()
         lanes.heard.clear()
@@ -102,10 +107,12 @@ class Arrivals:
             command,
             lanes,
             lambda k: self._open_lane(Arrival(command, k)),
-            lambda k: self._judge(Arrival(command, k), policies),
+            lambda k: self._judge_of(sessions, k, policies),
             lambda k, stream, number: self._advance(Arrival(command, k), stream, number),
+            sessions.closed,
         )
         verdicts = run.take_all()
+        self._refused.remember(sessions)
         self._note_speakers(command, verdicts, lanes.heard)
         return Outcome(0, verdicts)
 
@@ -125,6 +132,14 @@ class Arrivals:
         for speaker in speakers:
             if speaker not in silent:
                 bindings.heard(*speaker)
+
+    def _judge_of(self, sessions: BatchSessions, k: int, policies: Policies) -> int:
+        """Judge one packet; behind one that cannot be stored its session is not asked again."""
+        arrival = Arrival(sessions.command, k)
+        verdict = self._judge(arrival, policies)
+        if arrival.has_no_room and self._ledger.behaviour >= VERSION_OF_REFUSED_SESSIONS:
+            sessions.close(k)
+        return verdict
 
     def _judge(self, arrival: Arrival, policies: Policies) -> int:
         """Judge one packet by all rules; return its verdict."""
@@ -245,6 +260,10 @@ class Arrivals:
             self._lanes_version = self._ledger.version
         return lanes
 
+    def forget(self) -> None:
+        """Drop everything derived; only rows remain."""
+        self._refused.forget()
+
     def forget_lanes(self, stream_ids: frozenset[int]) -> None:
         """Drop the lanes of streams that no longer exist."""
         self._lanes.forget(stream_ids)
@@ -287,6 +306,7 @@ class Arrivals:
         size = arrival.size_bytes
         status = self._enqueue.quota_status(queue, size)
         if status is EnqueueStatus.MANAGER_QUOTA:
+            arrival.has_no_room = True
             return TransferVerdict.CLOSE_SESSION
         if status is EnqueueStatus.QUEUE_QUOTA:
             self._keep_for_quota(arrival, is_transactional)

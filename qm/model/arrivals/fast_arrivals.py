@@ -11,6 +11,7 @@ test compares both ways.
 
 from array import array
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from itertools import islice, repeat
 from operator import sub
 from struct import Struct
@@ -97,6 +98,7 @@ _ROW_BEGINS: Final = {
 }
 """By the bits of UserHeader.Flags that a position keeps."""
 _BITS: Final = tuple(1 << bit for bit in range(1 << HISTORY_BITS))
+_CLOSE: Final = int(TransferVerdict.CLOSE_SESSION)
 _DUPLICATE: Final = int(TransferVerdict.DUPLICATE)
 
 
@@ -112,8 +114,11 @@ class PlainRun:
         open_lane: Callable[[int], Lane | None],
         judge: Callable[[int], int],
         advance: Callable[[int, Stream, int], None],
+        closed: AbstractSet[int],
     ) -> None:
-        """`open_lane(k)` returns the lane of packet k and those like it; `judge(k)` returns its
+        """`closed`: facts of sessions of which nothing is taken; `judge` may add to them.
+
+        `open_lane(k)` returns the lane of packet k and those like it; `judge(k)` returns its
         verdict by all rules. `advance(k, stream, number)` notes that packet k, the next one of its
         stream's sequence, was accepted: of a run it is called for the first, and `Stream.number`
         is raised for the others.
@@ -124,6 +129,7 @@ class PlainRun:
         self._open_lane = open_lane
         self._judge = judge
         self._advance = advance
+        self._closed = closed
         self._advanced: dict[int, Lane] = {}
         """Stream id -> the lane for which `advance` was called last in this run."""
         self._deadlines: dict[bytes, bytes] = {}
@@ -152,9 +158,13 @@ class PlainRun:
         last_guids, last_fact, last_kind, lanes = b"", -1, -1, LanesByName()
         sequential_id, total_bytes = counters.sequential_id, counters.total_bytes
         last_lane, last_bits, tried, offsets = None, -1, -1, command.offsets
+        closed = self._closed
         packets = zip(offsets, offsets[1:], command.facts_of, command.checksums, strict=False)
         columns = enumerate(packets)
         for k, (begin, end, fact, checksum) in columns:
+            if fact in closed:
+                verdicts[k] = _CLOSE
+                continue
             at, size = start + begin, end - begin
             bits, reach, guids, life, sent, ordinal, flags, name_bytes = head_of(data, at)
             lane, number, due_ms = None, 0, 0

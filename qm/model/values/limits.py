@@ -58,6 +58,15 @@ known whether that queue manager may speak from there."""
 VERSION_OF_UNKNOWN_LOOKUPS: Final = 7
 """Apply version from which on a lookup identifier that was never given is not found, instead of
 received already ([MS-MQDMPR] 3.1.7.3.3)."""
+VERSION_OF_REFUSED_SESSIONS: Final = 7
+"""Apply version from which on nothing is taken of a session behind a message that could not be
+stored."""
+REFUSED_SESSION_KEPT_MS: Final = 30_000
+"""How long a session is remembered of which a message could not be stored: much longer than what it
+sent before its edge closed it is under way."""
+REFUSED_SESSIONS_MAX: Final = 1_024
+REFUSED_SESSIONS_PER_ADDRESS_MAX: Final = 32
+"""With more the oldest one is forgotten: of what its peer sent, the order may change, no more."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""

@@ -366,6 +366,24 @@ class SecurityPolicy(Record):
     """Whether certificates count before and after their time, as the text has it (QB-A56)."""
 
 
+class RefusedSession(Record):
+    """A session that brought a message which could not be stored."""
+
+    edge: str
+    number: int
+    """The edge's."""
+    address: str
+    """Of the peer, which is counted."""
+    until_ms: int
+    """Cluster time until which it is remembered."""
+
+
+class RefusedSessions(Record):
+    """Those that are remembered, the oldest first; META `refused`."""
+
+    sessions: tuple[RefusedSession, ...]
+
+
 class HistoryBucket(Record):
     """The history of one stream and one second of SentTime."""
 

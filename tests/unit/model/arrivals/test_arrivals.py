@@ -366,11 +366,13 @@ def test_quota_of_the_queue_manager_closes_the_session_and_remembers_nothing(
     assert world.arrive(message) == [TransferVerdict.CLOSE_SESSION]
     # It is asked first: a queue that is full says so only when the queue manager is not.
     world.create("full", quota=0)
-    assert world.arrive(packet(2, to="full")) == [TransferVerdict.CLOSE_SESSION]
+    other = Facts(3, PEER, PEER_ADDRESS, ())
+    assert world.arrive(packet(2, to="full"), facts=other) == [TransferVerdict.CLOSE_SESSION]
     changes = {"queue_manager_quota": encode_attribute(100)}
     assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
-    assert world.arrive(message) == [ACCEPTED]
-    assert world.arrive(packet(2, to="full")) == [MessageClass.NACK_Q_EXCEED_QUOTA]
+    again = Facts(2, PEER, PEER_ADDRESS, ())
+    assert world.arrive(message, facts=again) == [ACCEPTED]
+    assert world.arrive(packet(2, to="full"), facts=again) == [MessageClass.NACK_Q_EXCEED_QUOTA]
 
 
 # Policy ------------------------------------------------------------------------------------

@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qm.model.arrivals.arrivals import Arrivals
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.structures.queue_name import DirectQueueFormatName, PublicQueueFormatName
-from tests.unit.model.world import NOW_S, PEER, PEER_ADDRESS, World, direct, packet
+from tests.unit.model.world import NOW_S, PEER, PEER_ADDRESS, World, direct, packet, request
 
 SEQUENCE = 9 << 32 | 1
 SECURED = SecurityHeader(sender_id_type=1, security_id=b"\1\1\0\0\0\0\0\5\7\0\0\0")
@@ -143,9 +145,13 @@ FACTS = (Facts(1, PEER, PEER_ADDRESS, ()), Facts(2, PEER, "127.0.0.98", (b"\1\1\
 
 
 def run(
-    plan: list[list[tuple[dict[str, Any], int]]], *, settles: bool = True
+    plan: list[list[tuple[dict[str, Any], int]]], *, settles: bool = True, room_kib: int = 0
 ) -> tuple[object, ...]:
+    """`room_kib`: quota of the queue manager, 0 for the usual one."""
     world = World()
+    if room_kib:
+        changes = {"queue_manager_quota": encode_attribute(room_kib)}
+        world.one(commands.SetQueueManager(request(), changes, ()))
     world.create("orders", quota=6)
     world.create("tight", quota=1)
     world.create("audit")
@@ -220,6 +226,15 @@ def test_both_ways_are_the_same_around_a_message_that(plan: list[Planned]) -> No
     fast = run(plans)
     with mock.patch("qm.model.arrivals.fast_arrivals.NOT_PLAIN", 0xFFFF_FFFF):
         assert fast == run(plans)
+
+
+def test_both_ways_are_the_same_behind_a_message_without_room() -> None:
+    small: list[Planned] = [({"message_id": n, "body": b"b"}, n % 7 // 6) for n in range(1, 60)]
+    large: Planned = ({"message_id": 99, "body": bytes(20_000)}, 0)
+    plans = [[*small[:20], large, *small[20:40]], [*small[20:], large], small]
+    fast = run(plans, room_kib=15)
+    with mock.patch("qm.model.arrivals.fast_arrivals.NOT_PLAIN", 0xFFFF_FFFF):
+        assert fast == run(plans, room_kib=15)
 
 
 def test_a_run_of_a_sequence_is_judged_once() -> None:
