@@ -43,7 +43,14 @@ Say = Callable[[str], None]
 ReplyT = TypeVar("ReplyT")
 
 _SILENT: Final = frozenset(
-    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        # Of calls whose stream or connection ended without a status: "Stream removed".
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+    }
 )
 """Codes after which a repeated call may succeed."""
 
@@ -175,13 +182,16 @@ class Steps:
         name = self._config.name
         seeds = [member.name for member in self._config.members if member.name != name]
         change = relay_pb2.MemberChange(kind=ChangeKind.REMOVE.value, node=name)
+        refusal = ""
         end = asyncio.get_running_loop().time() + LEADER_WAIT_S
         while asyncio.get_running_loop().time() < end:
             state = await self._cluster_state(seeds)
             if name not in map(_name, (*state.voters, *state.learners)):
                 self._say(f"{name} is no longer a member")
                 return
-            await self._lead(state.node, change)
+            if refusal:
+                raise JoinRefused(refusal)
+            refusal = await self._lead(state.node, change)
             await asyncio.sleep(POLL_S)
         raise JoinRefused(f"{name} is not removed: `qm cluster remove {name}` does it")
 
@@ -218,16 +228,20 @@ class Steps:
             ),
         )
         end = asyncio.get_running_loop().time() + LEADER_WAIT_S
+        refusal = ""
         while raft_id not in (*state.voters, *state.learners):
-            if asyncio.get_running_loop().time() > end:
-                raise JoinRefused(f"{raft_id} is not taken in: does the cluster have a majority?")
-            await self._lead(state.node, change)
+            if refusal or asyncio.get_running_loop().time() > end:
+                raise JoinRefused(
+                    refusal or f"{raft_id} is not taken in: does the cluster have a majority?"
+                )
+            refusal = await self._lead(state.node, change)
+            await asyncio.sleep(POLL_S)
             state = await self._cluster_state(seeds)
         self._say(f"{raft_id} is a learner" + (f" in the place of {old[0]}" if old else ""))
 
     async def _catch_up(self, seeds: list[str], raft_id: str) -> None:
         """Wait until the learner has what the leader has committed, then make it a voter."""
-        name = _name(raft_id)
+        name, refusal = _name(raft_id), ""
         end = asyncio.get_running_loop().time() + CATCH_UP_WAIT_S
         while asyncio.get_running_loop().time() < end:
             state = await self._cluster_state(seeds)
@@ -235,9 +249,11 @@ class Steps:
             if raft_id in state.voters:
                 self._say(f"{raft_id} is a voter")
                 return
+            if refusal:
+                raise JoinRefused(refusal)
             if own.applied >= state.commit > 0:
                 change = relay_pb2.MemberChange(kind=ChangeKind.PROMOTE.value, node=name)
-                await self._lead(state.node, change)
+                refusal = await self._lead(state.node, change)
             await asyncio.sleep(POLL_S)
         raise JoinRefused(f"{raft_id} does not catch up: is its log full of errors?")
 
@@ -327,15 +343,23 @@ class Steps:
 
         await self._answer(name, ask)
 
-    async def _lead(self, node: str, change: relay_pb2.MemberChange) -> None:
-        stub = await self._stub(node)
+    async def _lead(self, node: str, change: relay_pb2.MemberChange) -> str:
+        """Have the leader change the members; return why it refuses, or nothing.
+
+        The caller looks whether it is done, and repeats: the leader may be busy, or another one by
+        now. A refusal counts only if it is not: an earlier call whose answer was lost may have
+        done it.
+        """
         request = relay_pb2.LeadRequest(change_members=change)
         try:
+            stub = await self._stub(node)
             await stub.Lead(request, timeout=CALL_TIMEOUT_S)
+        except NoAnswer:
+            pass
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
-                raise JoinRefused(f"{node}: {error.details()}") from error
-            # The leader changes, or is busy: the caller checks the result and repeats.
+                return f"{node}: {error.details()}"
+        return ""
 
 
 def _refusal(name: str, error: grpc.aio.AioRpcError) -> JoinRefused:

@@ -1,0 +1,157 @@
+"""Joining a cluster whose nodes are busy: calls end without an answer, and are repeated."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from qm.cluster.membership import ChangeKind
+from qm.node.config.schema import MemberSection, NodeConfig, TlsSection
+from qm.node.membership import join
+from qm.node.membership.join import JoinRefused, Steps
+from qm.node.relay.channels import Channels, Unreachable
+from qm.pb import relay_pb2
+
+CLUSTER = b"c" * 16
+
+
+def lost(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, nothing, nothing, details, "")
+
+
+STREAM_REMOVED = lost(grpc.StatusCode.UNKNOWN, "Stream removed, Deadline Exceeded")
+
+
+class Cluster:
+    """n1 leads; n5 is to join it. Calls fail with what was planned for them, or have an effect."""
+
+    def __init__(self) -> None:
+        self.voters = ["n1.1"]
+        self.learners: list[str] = []
+        self.adopted = ""
+        self.failures: dict[str, list[Exception]] = {}
+        """By method, the next first."""
+        self.lost_answers = 0
+        """Of Lead calls that are done all the same."""
+        self.refused: list[str] = []
+
+    async def stub(self, name: str) -> "Stub":
+        self.fail(f"stub {name}")
+        return Stub(self, name)
+
+    def fail(self, what: str) -> None:
+        if self.failures.get(what):
+            raise self.failures[what].pop(0)
+
+
+class Stub:
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+
+    async def Inspect(self, _: Any, timeout: float) -> relay_pb2.InspectReply:
+        cluster = self._cluster
+        cluster.fail(f"Inspect {self._name}")
+        is_new = self._name == "n5"
+        return relay_pb2.InspectReply(
+            node=self._name,
+            raft_id=cluster.adopted if is_new else "n1.1",
+            cluster=CLUSTER if cluster.adopted or not is_new else b"",
+            leader="n1.1",
+            role="learner" if is_new else "leader",
+            term=1,
+            commit=7,
+            applied=7,
+            command_version=9,
+            apply_version=6,
+            voters=cluster.voters,
+            learners=cluster.learners,
+        )
+
+    async def Adopt(self, request: relay_pb2.AdoptRequest, timeout: float) -> None:
+        self._cluster.fail("Adopt")
+        self._cluster.adopted = request.raft_id
+
+    async def Lead(self, request: relay_pb2.LeadRequest, timeout: float) -> None:
+        cluster, change = self._cluster, request.change_members
+        cluster.fail("Lead")
+        node = f"{change.node}.1"
+        try:
+            if change.kind == ChangeKind.ADD.value:
+                assert node not in cluster.learners
+                cluster.learners.append(node)
+            else:
+                cluster.learners.remove(node)
+                cluster.voters.append(node)
+        except (AssertionError, ValueError):
+            cluster.refused.append(change.kind)
+            raise lost(grpc.StatusCode.INVALID_ARGUMENT, "done already") from None
+        if cluster.lost_answers:
+            cluster.lost_answers -= 1
+            raise STREAM_REMOVED
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "POLL_S", 0.001)
+
+
+def joined(cluster: Cluster) -> str:
+    config = NodeConfig(
+        name="n5",
+        host="127.0.0.5",
+        data=Path("unused"),
+        tls=TlsSection(authority=Path("a"), certificate=Path("b"), key=Path("c")),
+        members=(MemberSection(name="n1", host="127.0.0.1"),),
+    )
+    steps = Steps(config, cast("Channels", cluster), lambda text: None)
+    return asyncio.run(steps.join(b""))
+
+
+@pytest.mark.parametrize("method", ["Adopt", "Inspect n5", "Inspect n1", "Lead"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        STREAM_REMOVED,
+        lost(grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2"),
+        lost(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"),
+    ],
+    ids=lambda error: str(error.code().name),
+)
+def test_a_call_that_ends_without_an_answer_is_repeated(method: str, error: Exception) -> None:
+    cluster = Cluster()
+    cluster.failures[method] = [error]
+    assert joined(cluster) == "n5.1"
+    assert cluster.voters == ["n1.1", "n5.1"]
+
+
+def test_a_leader_that_goes_while_it_is_asked_is_looked_for_again() -> None:
+    cluster = Cluster()
+    stub = cluster.stub
+
+    async def only_once(name: str) -> Stub:
+        if name == "n1" and cluster.adopted and not cluster.learners:
+            cluster.fail("gone")
+        return await stub(name)
+
+    cluster.stub = only_once  # type: ignore[method-assign]
+    cluster.failures["gone"] = [Unreachable("n1: no connection")] * 3
+    assert joined(cluster) == "n5.1"
+
+
+def test_a_change_whose_answer_was_lost_counts_as_done() -> None:
+    cluster = Cluster()
+    cluster.lost_answers = 2
+    assert joined(cluster) == "n5.1"
+    assert cluster.voters == ["n1.1", "n5.1"]
+
+
+def test_a_refusal_is_reported() -> None:
+    cluster = Cluster()
+    cluster.failures["Lead"] = [lost(grpc.StatusCode.INVALID_ARGUMENT, "five are enough")]
+    with pytest.raises(JoinRefused, match="n1: five are enough"):
+        joined(cluster)
