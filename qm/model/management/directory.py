@@ -268,7 +268,7 @@ class Directory:
             one = _published(row) if is_queue else _stored(object_type, key, row)
             if one is not None and _satisfies(one, filters):
                 objects.append(_chosen(one, attributes))
-                if len(objects) == objects_max:
+                if len(objects) >= objects_max:
                     return objects, key
         return objects, rows[-1][0] if len(rows) == _ROWS_PER_PAGE_MAX else None
 

@@ -1,6 +1,7 @@
 """A driver's promises to those who propose, read and operate."""
 
 import asyncio
+import threading
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,26 @@ async def propose_all(member: Member, payloads: list[str]) -> list[Any]:
     """Propose from one task each, all at once; return results or errors."""
     calls = (member.driver.propose(payload.encode()) for payload in payloads)
     return await asyncio.gather(*calls, return_exceptions=True)
+
+
+FORGETFUL: dict[str, Any] = {
+    "replica": {"log_retain_bytes": 20_000},
+    "core": {"recent_bytes_max": 20_000},
+}
+"""Options of a group whose logs are short."""
+
+
+async def fallen_behind(group: Group) -> Member:
+    """Return a member that stopped, and needs a snapshot when it starts."""
+    leader = await group.leader()
+    lagging = (await group.followers())[0]
+    await lagging.driver.abort()
+    for number in range(40):
+        await propose_all(leader, [f"{number}" + "x" * 10_000])
+        for member in group.members.values():
+            member.machine.durable = member.machine.applied_index()
+    await until(lambda: leader.driver.status().first_index > 20)
+    return lagging
 
 
 class TestProposals:
@@ -385,28 +406,42 @@ class TestMembers:
 
         in_group(tmp_path, scenario, replica={"apply_batch_entries": 3})
 
+    def test_an_end_without_finishing_waits_for_an_install(self, tmp_path: Path) -> None:
+        async def scenario(group: Group) -> None:
+            await group.found()
+            lagging = await fallen_behind(group)
+            has_begun, may_end = threading.Event(), threading.Event()
+            restore = lagging.machine.restore
+
+            def slow(data: bytes) -> None:
+                has_begun.set()
+                assert may_end.wait(10)
+                restore(data)
+
+            lagging.machine.restore = slow  # type: ignore[method-assign]
+            await lagging.start()
+            await until(has_begun.is_set)
+            ending = asyncio.create_task(lagging.driver.abort())
+            await asyncio.sleep(0.3)
+            assert not ending.done(), "a thread still writes the state"
+            may_end.set()
+            await ending
+            assert lagging.machine.applied_index() > 20
+
+        in_group(tmp_path, scenario, **FORGETFUL)
+
     def test_a_follower_far_behind_gets_a_snapshot(self, tmp_path: Path) -> None:
         async def scenario(group: Group) -> None:
             await group.found()
             leader = await group.leader()
-            lagging = (await group.followers())[0]
-            await lagging.driver.abort()
-            for number in range(40):
-                await propose_all(leader, [f"{number}" + "x" * 10_000])
-                for member in group.members.values():
-                    member.machine.durable = member.machine.applied_index()
-            await until(lambda: leader.driver.status().first_index > 20)
+            lagging = await fallen_behind(group)
             await lagging.start()
             assert len(await group.agree()) == 40
             assert leader.driver.status().counters.snapshots_offered > 0
             await propose_all(leader, ["more"])
             assert (await group.agree())[-1] == "more"
 
-        options = {
-            "replica": {"log_retain_bytes": 20_000},
-            "core": {"recent_bytes_max": 20_000},
-        }
-        in_group(tmp_path, scenario, **options)
+        in_group(tmp_path, scenario, **FORGETFUL)
 
 
 class TestDisks:

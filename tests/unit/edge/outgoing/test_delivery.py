@@ -407,6 +407,28 @@ def test_a_transaction_that_commits_late_is_sent_after_its_elders() -> None:
     run(scenario())
 
 
+def test_what_was_acknowledged_is_not_sent_again_while_that_is_committed() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            queue = cluster.send(peer.address, 1, priority=0)
+            await until(lambda: not cluster.waiting(queue))
+            late = cluster.client.begin("late")
+            raw = packet(0, body=b"100", sequence=(1, 1, 0))
+            assert cluster.client.send(peer.address, raw=raw, transaction=late).status == 0
+            cluster.world.is_committing.clear()
+            cluster.send(peer.address, 1, priority=0)
+            await until(lambda: len(peer.raw) == 2)
+            await settled()
+            # It lies before what was sent, so that the queue is read again from there.
+            assert cluster.client.commit(late) == 0
+            await settled()
+            cluster.world.is_committing.set()
+            await until(lambda: not cluster.waiting(queue))
+            assert len(peer.raw) == 3
+
+    run(scenario())
+
+
 def test_copies_of_one_send_are_addressed_each_to_its_destination() -> None:
     async def scenario() -> None:
         async with one_peer(HOST, is_mapped=True) as (peer, cluster):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qm.model.management import directory as directory_module
 from qm.model.management.directory import Filter, Operator
 from qm.model.queries import people
 from qm.model.state.directory_rows import META_DIRECTORY
@@ -133,6 +134,26 @@ def test_lists_of_queue_managers_begin_with_our_own(world: World) -> None:
     wanted = [Filter("computer_name", Operator.EQUALS, "PEER")]
     (found,), following = world.machine.directory.page(MANAGER, wanted, None, b"", 10)
     assert (found.identifier, following) == (b"\x09" * 16, None)
+
+
+@pytest.mark.parametrize(
+    ("rows_max", "objects_max"), [(4_096, 1), (4_096, 3), (3, 10), (7, 7), (2, 2), (4_096, 100)]
+)
+def test_a_list_is_read_in_pages_each_object_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, rows_max: int, objects_max: int
+) -> None:
+    monkeypatch.setattr(directory_module, "_ROWS_PER_PAGE_MAX", rows_max)
+    expected = [HOST]
+    for number in range(1, 8):
+        assert write(world, number, MANAGER, computer_name=f"m{number}") is SUCCESS
+        expected.append(f"m{number}")
+    names: list[object] = []
+    after: bytes | None = b""
+    while after is not None:
+        found, after = world.machine.directory.page(MANAGER, [], None, after, objects_max)
+        assert len(found) <= max(objects_max, 2), "our own one comes with the first of the rows"
+        names += [one.attributes["computer_name"] for one in found]
+    assert names == expected
 
 
 def test_queue_managers_have_bounded_attributes(world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from raft.log.files import FatalDiskError
 from raft.log.log import Log, LogDamaged
-from raft.log.record import RECORD_HEADER_BYTES
+from raft.log.record import RECORD_HEADER_BYTES, Header, parse_header
 from raft.log.scrub import CannotRepair, DamagedRange
 from raft.types import Entry, EntryKind, HardState
 from tests.unit.raft.log.faults import Disk, FaultyDirectory
@@ -37,6 +37,15 @@ def place(log: Log, index: int) -> tuple[str, int, int]:
     """File, offset of the record and length of the data of an entry."""
     segment = log.scrub._contents.segment_of(index)
     return segment.name, *segment.table.place(index)
+
+
+def header_of(disk: Disk, log: Log, index: int) -> Header:
+    """The header of an entry's record, as it is on the disk."""
+    name, offset, _ = place(log, index)
+    data = bytes(disk.root.bytes_of(name)[offset : offset + RECORD_HEADER_BYTES])
+    header = parse_header(data, 0, log.scrub._contents.segment_of(index).keys)
+    assert header is not None
+    return header
 
 
 def spoil(folder: FaultyDirectory, name: str, begin: int, end: int) -> None:
@@ -100,6 +109,24 @@ def test_a_lost_header_is_rebuilt_so_that_the_log_links_up(index: int) -> None:
     repair(log, entries(index, index + 1, size=SIZE))
     assert scrubbed(log) == []
     assert reopened(disk, log).entries(1, LAST + 1, READ_ALL) == entries(1, LAST + 1, size=SIZE)
+
+
+@pytest.mark.parametrize(("index", "before"), [(1, None), (17, 16), (29, 28), (59, 58)])
+def test_a_rebuilt_header_claims_no_more_was_synced_than_the_one_before_it(
+    index: int, before: int | None
+) -> None:
+    disk = Disk()
+    log = filled(disk)
+    name, offset, length = place(log, index)
+    spoil(disk.root, name, offset, offset + RECORD_HEADER_BYTES + length)
+    repair(log, entries(index, index + 1, size=SIZE))
+    rebuilt = header_of(disk, log, index)
+    known = (0, 0)
+    if before is not None:
+        neighbour = header_of(disk, log, before)
+        known = neighbour.synced_index, neighbour.synced_position
+        assert known > (0, 0)
+    assert (rebuilt.synced_index, rebuilt.synced_position) == known
 
 
 def test_neighbours_that_are_lost_together_are_rebuilt_in_their_order() -> None:
@@ -219,3 +246,13 @@ def test_entries_are_given_to_other_members_if_they_are_whole() -> None:
     assert log.scrub.entry(5, 1) is None
     with pytest.raises(LogDamaged):
         log.read_entry(5)
+
+
+def test_an_entry_is_whole_unless_its_record_is_damaged() -> None:
+    disk = Disk()
+    log = filled(disk)
+    name, offset, _ = place(log, 5)
+    spoil(disk.root, name, offset + RECORD_HEADER_BYTES, offset + 70)
+    log.compact(meta(2))
+    indexes = (0, 1, 4, 5, 6, LAST, LAST + 1)
+    assert [index for index in indexes if not log.scrub.is_whole(index)] == [5]

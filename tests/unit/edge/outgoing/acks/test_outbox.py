@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from unittest import mock
 
@@ -190,6 +191,30 @@ def test_the_configuration_says_where_a_queue_manager_is() -> None:
             cluster.hub.session("n2", SessionFacts(4, PEER_GUID, OTHER_HOST, 2_000))
             await until(lambda: cluster.hub.late)
             assert cluster.hub.late[0][0] == "n2"
+
+    run(scenario())
+
+
+def test_who_leads_no_more_opens_no_connection_for_what_is_owed() -> None:
+    async def scenario() -> None:
+        async with one_peer(OTHER_HOST, is_mapped=True) as (peer, cluster):
+            is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+            async def addresses(host: str) -> list[str]:
+                is_asked.set()
+                await may_answer.wait()
+                return [host]
+
+            cluster.names.addresses = addresses  # type: ignore[method-assign]
+            arrive(cluster, 1)
+            await until(is_asked.is_set)
+            cluster.lead(None)
+            may_answer.set()
+            await asyncio.sleep(0.2)
+            assert peer.established == 0
+            assert not peer.connections
+            cluster.lead("n2")
+            await until(lambda: not owed(cluster))
 
     run(scenario())
 
