@@ -213,6 +213,24 @@ def test_no_hint_changes_a_call(hint: int) -> None:
     assert stub_of(client.respond(call, b"12345678")) == b"12345678"
 
 
+@pytest.mark.spec("RP-C706-12.6.4.9-01")
+@pytest.mark.parametrize(
+    ("call_id", "context_id", "opnum"), [(3, 0, 0), (2, 5, 0), (2, 0, 2), (2, 0, 0)]
+)
+def test_fragments_of_a_call_agree(call_id: int, context_id: int, opnum: int) -> None:
+    client = Client()
+    client.bound()
+    added = Proposal(5, ECHO.syntax, (NDR20,))
+    client.send(proposed(added, kind=PduType.ALTER_CONTEXT, call_id=1))
+    client.request(2, b"ab", flags=PduFlag.FIRST)
+    answers = client.request(call_id, b"cd", context_id=context_id, opnum=opnum, flags=PduFlag.LAST)
+    if (call_id, context_id, opnum) == (2, 0, 0):
+        assert client.call().stub == b"abcd"
+    else:
+        assert status_of(answers) == 0x1C01000B
+        assert client.connection.is_closing
+
+
 @pytest.mark.spec("RP-RPCE-3.3.3.5.6-01")
 def test_late_fragments_are_ignored_for_150_calls() -> None:
     assert LATE_CALLS_MAX == 150

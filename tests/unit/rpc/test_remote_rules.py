@@ -163,6 +163,36 @@ def test_messages_move_within_a_queue_and_nowhere_else() -> None:
     reading(scenario)
 
 
+@pytest.mark.spec("RR-3.1.6.1-01")
+def test_a_connection_that_ends_takes_nothing_from_those_that_share_its_handles() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        reader = await world.reader()
+        handle = await reader.open(share=1)
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        sibling = await world.reader(group_id=reader.client.group_id)
+        reader.client.close()
+        # The node has seen it end: it answers a caller that came later.
+        late = await world.reader()
+        with pytest.raises(Fault) as shared:
+            await late.open()
+        assert shared.value.status == 0xC00E0009, "the queue is open as before"
+        found = await sibling.start(handle, PEEK_CURRENT, cursor=cursor)
+        assert body(found) == b"one"
+        sibling.client.close()
+        for _ in range(500):
+            try:
+                await late.open(share=1)
+            except Fault:
+                await asyncio.sleep(0.01)
+            else:
+                break
+        else:
+            raise AssertionError("its queues and cursors are still open")
+
+    reading(scenario)
+
+
 @pytest.mark.spec("RR-3.1.4.7-41")
 def test_a_message_of_four_mebibytes_comes_whole() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:

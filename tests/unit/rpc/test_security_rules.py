@@ -112,6 +112,27 @@ def test_a_correct_answer_of_version_1_is_refused() -> None:
         assert not acceptor.is_done
 
 
+@pytest.mark.spec("RP-NLMP-3.3.2-02")
+def test_proofs_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    compare = hmac.compare_digest
+
+    def noted(one: bytes, other: bytes) -> bool:
+        compared.append((bytes(one), bytes(other)))
+        return compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", noted)
+    exchange(World(), "alice", "S3cret!")
+    proofs = [pair for pair in compared if len(pair[0]) == 16]
+    assert any(one == other for one, other in proofs)
+    compared.clear()
+    with pytest.raises(SecurityRefused):
+        exchange(World(), "alice", "wrong")
+    wrong = [one == other for one, other in compared if len(one) == 16]
+    assert wrong
+    assert not any(wrong)
+
+
 @pytest.mark.spec("RP-OUR-auth-04")
 def test_who_a_caller_is() -> None:
     group = sid_from_text("S-1-5-32-544")

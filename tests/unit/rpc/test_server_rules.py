@@ -11,12 +11,12 @@ from qm.rpc.mgmt import MGMT
 from qm.rpc.ndr.types import Nothing
 from qm.rpc.pdu.bind import parse_bind_ack
 from qm.rpc.pdu.codes import AuthLevel, AuthType, PduType
-from qm.rpc.pdu.header import Trailer
+from qm.rpc.pdu.header import Trailer, fragment_length, parse_pdu
 from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.security.provider import Provider
 from qm.rpc.security.spnego import SpnegoAcceptor
 from tests.unit.rpc.dialogue import Client, served
-from tests.unit.rpc.test_server import PROBE, Changing, World, in_world, logon, until
+from tests.unit.rpc.test_server import PROBE, Changing, Octets, World, in_world, logon, until
 from tests.unit.rpc.vectors import vector
 
 
@@ -32,6 +32,46 @@ def test_mgmt_is_at_every_port() -> None:
             assert found is not None
             uuids = {one.uuid for one in found.ids if one is not None}
             assert {MGMT.syntax.uuid, other.syntax.uuid} <= uuids
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-C706-12.6.4.10-04", "RP-RPCE-3.3.1.5.2.2-05")
+@pytest.mark.parametrize("level", [AuthLevel.INTEGRITY, AuthLevel.PRIVACY])
+def test_answers_are_protected_like_their_calls_and_no_larger_than_the_client_takes(
+    level: AuthLevel,
+) -> None:
+    async def test(world: World) -> None:
+        client = await world.client()
+        await client.bind(
+            PROBE, MGMT, provider=logon(AuthType.NTLM), auth_type=AuthType.NTLM, level=level
+        )
+        received = bytearray()
+        take = client.data_received
+
+        def noted(data: bytes) -> None:
+            received.extend(data)
+            take(data)
+
+        client.data_received = noted  # type: ignore[method-assign]
+        plain = b"\1\0\0\0"  # the end of what mgmt answers: it is listening
+        if level is AuthLevel.PRIVACY:  # the least that the probe takes
+            plain = bytes(range(256)) * 200
+            assert (await client.call(PROBE, 0, Octets(plain))).octets == plain
+        else:
+            assert (await client.call(MGMT, 2, Nothing())).is_listening == 1
+        lengths, is_clear = [], False
+        while received:
+            lengths.append(fragment_length(received))
+            answer = parse_pdu(bytes(received[: lengths[-1]]))
+            assert answer.trailer is not None
+            told = (answer.trailer.auth_type, answer.trailer.level, answer.trailer.context_id)
+            assert told == (AuthType.NTLM, level, 1), "as in the bind"
+            is_clear |= plain[:64] in answer.body
+            del received[: lengths[-1]]
+        assert is_clear is (level is AuthLevel.INTEGRITY)
+        assert max(lengths) <= 5840
+        assert min(lengths[:-1], default=5840) > 5840 - 64, "all but the last are full"
 
     in_world(test)
 

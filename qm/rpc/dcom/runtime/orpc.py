@@ -95,7 +95,10 @@ class _ExtensionArray(Type[list[Any]]):
         if size > EXTENSIONS_MAX:
             raise BadStub(f"{size} extensions; {EXTENSIONS_MAX} are allowed")
         # Nothing stands between the pointer and what it leads to.
-        return self._array.read(reader) if reader.u32() else []
+        found = self._array.read(reader) if reader.u32() else []
+        if found and len(found) != size + size % 2:
+            raise BadStub(f"{size} extensions in an array of {len(found)}")
+        return found
 
     @override
     def write(self, writer: Writer, value: list[Any]) -> None:

@@ -1,0 +1,91 @@
+"""Rules of NDR 2.0, each where it could be broken alone."""
+
+import struct
+from typing import Any
+
+import msgspec
+import pytest
+
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import (
+    I64,
+    U8,
+    U16,
+    U32,
+    Arm,
+    Array,
+    Parameters,
+    Ranged,
+    Structure,
+    Union,
+    Unique,
+)
+from qm.rpc.remote_management.interface import QMMGMT
+from tests.unit.rpc.test_ndr import One, one
+from tests.unit.rpc.vectors import vector
+
+
+class Pair(msgspec.Struct):
+    first: Any
+    second: Any
+
+
+@pytest.mark.spec("RP-C706-14.3.2-01")
+@pytest.mark.parametrize(
+    ("type_", "value", "alignment", "body"),
+    [
+        (U8, 5, 1, b"\5"),
+        (U16, 5, 2, b"\5\0"),
+        (U32, 5, 4, b"\5\0\0\0"),
+        (I64, 5, 8, b"\5" + bytes(7)),
+        (Unique(U8), None, 4, bytes(4)),
+        (Array(U8), [7], 4, b"\7"),
+    ],
+)
+def test_a_structure_begins_where_its_most_aligned_member_may(
+    type_: Any, value: object, alignment: int, body: bytes
+) -> None:
+    inner = Structure(Pair, {"first": U8, "second": type_})
+    assert inner.alignment == alignment
+    outer = Parameters(Pair, {"first": U8, "second": inner})
+    raw = outer.marshal(Pair(9, Pair(1, value)))
+    count = b"\1\0\0\0" if value == [7] else b""
+    expected = b"\x09" + bytes(max(alignment, 4 if count else 1) - 1) + count
+    expected += b"\1" + (b"" if count else bytes(alignment - 1)) + body
+    assert raw == expected
+    found, _ = outer.unmarshal(raw)
+    assert found.second.first == 1
+
+
+@pytest.mark.spec("RP-RPCE-2.2.4.14-01")
+@pytest.mark.parametrize(
+    ("value", "is_within"), [(0, False), (1, True), (128, True), (129, False), (1 << 31, False)]
+)
+def test_a_range_has_two_ends(value: int, is_within: bool) -> None:
+    parameters = one(Ranged(U32, 1, 128))
+    raw = struct.pack("<I", value)
+    if is_within:
+        assert parameters.unmarshal(raw)[0] == One(value)
+    else:
+        with pytest.raises(BadStub):
+            parameters.unmarshal(raw)
+
+
+@pytest.mark.spec("RP-C706-14.3.8-01", "RP-C706-14.3.8-02")
+def test_a_union_agrees_with_what_switches_it() -> None:
+    class Switched(msgspec.Struct):
+        kind: int
+        what: Arm
+
+    union = Union(U16, {1: U32, 2: None})
+    both = Parameters(Switched, {"kind": U16, "what": union}, lambda it: it.kind == it.what.tag)
+    good = struct.pack("<HHI", 1, 1, 9)
+    assert both.unmarshal(good)[0].what == Arm(1, 9)
+    assert both.marshal(Switched(1, Arm(1, 9))) == good
+    for bad in (struct.pack("<HH", 1, 2), struct.pack("<HHI", 2, 1, 9), struct.pack("<HH", 3, 3)):
+        with pytest.raises(BadStub):
+            both.unmarshal(bad)
+    # So it is with the objects of remote management.
+    raw = vector("mqmr_getinfo_request_machine")
+    with pytest.raises(BadStub):
+        QMMGMT.operations[0].takes.unmarshal(raw[:2] + b"\3" + raw[3:])
