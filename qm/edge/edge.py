@@ -80,7 +80,7 @@ class Edge(ClusterListener):
         )
         self._is_wanted = False
         self._is_online = True
-        """QueueManager.ConnectionActive."""
+        """QueueManager.ConnectionActive: an administrator's, a new leader keeps it (DM-A34)."""
         self._changed = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
         self._no_leader: asyncio.TimerHandle | None = None

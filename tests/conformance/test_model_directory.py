@@ -10,6 +10,7 @@ import pytest
 
 from qm.client.mqac import constants
 from qm.model import queries
+from qm.model.machine import Machine
 from qm.model.management.directory import DirectoryObject, Filter, Operator
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -21,7 +22,8 @@ from qm.model.values.elements import (
     DirectoryServerType,
     QueueAccessType,
 )
-from qm.model.values.records import OutgoingPosition, Queue, QueueManager
+from qm.model.values.records import OutgoingPosition, Queue, QueueManager, encode
+from qm.model.values.rows import QUEUE_KEY
 from qm.names.guid import guid_from_text, guid_text
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import EVERYONE, sid_from_text, sid_text
@@ -283,6 +285,13 @@ def test_nothing_volatile_is_stored_and_nothing_of_outgoing_queues_published(wor
     assert properties.attributes == before
     assert before.pathname == "DIRECT=OS:far\\q"
     assert not before.multicast
+    # Multicast is in the row, for when such names are served.
+    key = QUEUE_KEY.pack(made)
+    world.state.put(Table.QUEUE, key, encode(msgspec.structs.replace(before, multicast=True)))
+    world.machine = Machine(world.state)
+    kept = queries.queue_properties(world.machine.view, made)
+    assert kept is not None
+    assert kept.attributes.multicast
     assert world.machine.directory.read(Type.QUEUE, [])[0] is NOT_FOUND
 
 

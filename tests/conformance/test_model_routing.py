@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 
 from qm.model import queries
@@ -191,6 +193,27 @@ def test_what_is_known_of_an_outgoing_sequence(sender: Sender) -> None:
     assert found.eod_next_seq == queries.SequencePlace(places[0].sequence_identifier, 4, 3)
 
 
+@pytest.mark.spec("DM-3.1.1.4-02")
+def test_how_many_were_acknowledged_and_not_read(sender: Sender) -> None:
+    sender.send(3, **TRANSACTIONAL, has_positive_journaling=True)
+    keys = sender.keys()
+    ordinals = [one.message_ordinal for one in sender.positions(sender.queue_id).values()]
+    (first, *_) = sender.assign()
+
+    def counts() -> tuple[int, int]:
+        found = queries.outgoing_queue(sender.machine.view, sender.queue_id)
+        assert found is not None
+        return found.eod_no_ack_count, found.eod_no_read_count
+
+    assert counts() == (3, 0)
+    sender.session_ack(*keys)
+    sender.order_ack(first[1], 2)
+    assert counts() == (1, 2)
+    received = array("Q", [MessageClass.ACK_RECEIVE])
+    sender.one(commands.FinalAcked(array("Q", ordinals[:1]), received))
+    assert counts() == (1, 1)
+
+
 @pytest.mark.spec("DM-3.1.1.2-21", "DM-3.1.1.5-01", "DM-3.1.1.5-02")
 def test_what_is_known_of_incoming_sequences(world: World) -> None:
     world.create("one", transactional=True)
@@ -205,6 +228,7 @@ def test_what_is_known_of_incoming_sequences(world: World) -> None:
         late = packet(4 + number, to="two", sequence=(SEQUENCE, number, number and number - 1))
         world.arrive(late)
     found = queries.list_incoming_sequences(world.machine.view).items
+    assert found[0].last_access_ms == NOW_MS, "when it was accepted"
     assert [one.sender_identifier for one in found] == [PEER, PEER, b"O" * 16]
     assert [one.queue_id for one in found][1:] == [two, two]
     mine = found[1]

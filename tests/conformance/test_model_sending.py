@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
 from qm.model import queries
 from qm.model.machine import Machine
+from qm.model.messages.message import DeliveryGuarantee, Message
 from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.queries import View
 from qm.model.state.ledger import META_COUNTERS
@@ -316,7 +318,8 @@ def test_a_hardened_queue_manager_locks_its_outgoing_queues(sender: Sender) -> N
 @pytest.mark.spec(
     "DM-3.1.1.12-12", "DM-3.1.1.12-13", "DM-3.1.1.12-51", "QB-1.3.2.1.1-01", "DM-3.1.1.12-22"
 )
-def test_messages_after_a_restart_of_the_node(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_messages_after_a_restart_of_the_node(tmp_path: Path, is_killed: bool) -> None:
     node = Node(tmp_path / "node")
     node.put(setup_commands())
     properties: dict[str, Any] = {
@@ -329,8 +332,14 @@ def test_messages_after_a_restart_of_the_node(tmp_path: Path) -> None:
         packet(1, is_recoverable=True, body=b"one", properties=properties),
         packet(2, body=b"two", properties=properties),
     ]
+    assert Message().delivery_guarantee is DeliveryGuarantee.EXPRESS
     node.put([arrivals(*packets)])
-    node = node.reopen()
+    if is_killed:  # what is on the disk at that moment, of a node that finishes nothing
+        copytree(tmp_path / "node", tmp_path / "killed")
+        node.close()
+        node = Node(tmp_path / "killed")
+    else:
+        node = node.reopen()
     results = received(node.put([receive(2, 2)])[0])
     assert [result.message_ordinal for result in results] == [1, 2]
     for result, raw in zip(results, packets, strict=True):

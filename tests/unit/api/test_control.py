@@ -749,6 +749,7 @@ def test_the_queue_manager_s_keys_are_shown_and_replaced() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.7.1.18-04")
 def test_objects_of_the_directory_are_written_listed_and_deleted() -> None:
     async def scenario() -> None:
         async with world() as made, made.channel(await made.leader()) as channel:
@@ -757,6 +758,9 @@ def test_objects_of_the_directory_are_written_listed_and_deleted() -> None:
             site = {"name": text("North"), "inter_site_replication_interval": number(30)}
             put = pb.PutObjectRequest(object_class="site", attributes=site)
             identifier = (await directory.PutObject(put)).identifier
+            sites = await directory.ListObjects(pb.ListObjectsRequest(object_class="site"))
+            assert [one.identifier for one in sites.objects] == [identifier]
+            assert (len(identifier), identifier == bytes(16)) == (16, False)
             with refused(grpc.StatusCode.FAILED_PRECONDITION):
                 other = pb.PutObjectRequest(object_class="site", identifier=b"o" * 16)
                 other.attributes["name"].text = "NORTH"

@@ -80,7 +80,7 @@ def desk() -> Desk:
 # Signatures --------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-02", "QB-3.1.5.8.3-03", "QB-3.1.5.8.3-04")
+@pytest.mark.spec("QB-3.1.5.8.3-02", "QB-3.1.5.8.3-03", "QB-3.1.5.8.3-04", "DM-5.1-01")
 @pytest.mark.parametrize("version", SignatureVersion)
 def test_a_registered_sender_is_known_by_its_signature(
     desk: Desk, version: SignatureVersion

@@ -281,12 +281,15 @@ def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: 
     tx = two.c.begin("t")
     two.c.receive(two.from_a, 1, transaction=tx)
     two.c.send(A, transaction=tx)
+    other = two.client("d")
+    more = [(two.c, two.c.open(A, RECEIVE)), (other, other.open(A, RECEIVE))]
     assert two.one(commands.DeleteQueue(two.c.request(), two.a, ())).status == 0
     assert two.one(commands.DeleteQueue(two.c.request(), two.a, ())).status == (
         ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
     )
     deleted = ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE
-    assert two.c.receive_outcome(two.from_a, 1).status == deleted
+    for client, opened in ((two.c, two.from_a), *more):
+        assert client.receive_outcome(opened, 1).status == deleted
     assert two.arrive(packet(9, to="a", sequence=(9, 4, 3))) == [0x8000]
     journal = two.record(two.a).journal_queue
     two.settle(journal)
