@@ -21,9 +21,7 @@ def offers(data: bytes, protocol: str) -> bool | None:
     """
     if data and data[0] != _HANDSHAKE:
         return False
-    if len(data) < _RECORD_HEAD_BYTES:
-        return None
-    end = _RECORD_HEAD_BYTES + int.from_bytes(data[3:5], "big")
+    end = size_of(data)
     if end > CLIENT_HELLO_MAX_BYTES:
         return False
     if len(data) < end:
@@ -32,6 +30,13 @@ def offers(data: bytes, protocol: str) -> bool | None:
         return protocol.encode() in _protocols(data[_RECORD_HEAD_BYTES:end])
     except IndexError:
         return False
+
+
+def size_of(data: bytes) -> int:
+    """Return how many bytes must be there before more can be said of a ClientHello."""
+    if len(data) < _RECORD_HEAD_BYTES:
+        return _RECORD_HEAD_BYTES
+    return _RECORD_HEAD_BYTES + int.from_bytes(data[3:5], "big")
 
 
 def _protocols(hello: bytes) -> list[bytes]:

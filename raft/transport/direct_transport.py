@@ -47,7 +47,7 @@ class DirectTransport(GrpcTransport):
         self._door_at = config.listen
         hidden = f"quorate-raft-{secrets.token_hex(8)}"
         super().__init__(replace(config, listen=f"unix-abstract:{hidden}"), events, random)
-        self._door = Door(self._on_direct, hidden)
+        self._door = Door(self._on_direct, hidden, self._refuse_connection)
 
     @override
     async def _listen(self) -> None:
@@ -132,41 +132,59 @@ class DirectTransport(GrpcTransport):
 
     # Calls from peers
 
-    async def _on_direct(self, accepted: socket.socket) -> None:
+    def _refuse_connection(self, reason: str, place: str, text: str) -> None:
+        """Count and log a connection that ended before its caller said who it is."""
+        if reason == "connections":
+            self.metrics.connections_total += 1
+        else:
+            self.metrics.handshake_total += 1
+        self._log_refusal("", place, text, reason)
+
+    async def _on_direct(self, accepted: socket.socket, place: str) -> None:
         """Serve a connection that a node opened. Raises OSError."""
-        try:
-            prepare(accepted)
-            place = str(accepted.getpeername()[0])
-        except OSError:  # the caller is gone
-            accepted.close()
-            raise
         connection = FrameConnection()
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
-                transport, _ = await loop.connect_accepted_socket(
-                    lambda: connection, accepted, ssl=self._identity.called_context()
-                )
-            await self.welcome(connection, _certificate(transport), place)
+            try:
+                certificate = await self._shake_hands(connection, accepted)
+            except OSError as error:
+                self._refuse_connection("handshake", place, f"no TLS handshake: {error!r}")
+                return
+            await self.welcome(connection, certificate, place)
         finally:
             connection.abort()
             if connection.transport is None:  # a handshake that failed would wait for its peer
                 with contextlib.suppress(OSError):
                     accepted.shutdown(socket.SHUT_RDWR)
 
+    async def _shake_hands(
+        self, connection: FrameConnection, accepted: socket.socket
+    ) -> PeerCertificate:
+        """Return the caller's certificate. Raises OSError."""
+        try:
+            prepare(accepted)
+        except OSError:  # the caller is gone
+            accepted.close()
+            raise
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=self._identity.called_context()
+            )
+        return _certificate(transport)
+
     async def welcome(
         self, connection: FrameConnection, certificate: PeerCertificate, place: str
     ) -> None:
-        """Serve a connection whose other end has this certificate, until it ends.
-
-        Raises OSError when the caller does not say who it is in time.
-        """
+        """Serve a connection whose other end has this certificate, to its end. Raises OSError."""
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 hello = read_hello(await connection.first(HELLO_MAX_BYTES))
         except ValueError as error:
             self.metrics.malformed_total += 1
             self._log_refusal("", place, str(error))
+            return
+        except TimeoutError:
+            self._refuse_connection("handshake", place, "it did not say who it is in time")
             return
         reason = self._refusal(certificate, hello.sender, hello.cluster.hex(), hello.to)
         await connection.write(reason.encode()[:ANSWER_MAX_BYTES])

@@ -6,142 +6,107 @@ process, which listens on a Unix socket: snapshots, and nodes of builds without 
 """
 
 import asyncio
-import logging
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from typing_extensions import override
 
-from raft.transport.client_hello import CLIENT_HELLO_MAX_BYTES, offers
+from raft.transport.accepting import Acceptor, Limits
+from raft.transport.client_hello import CLIENT_HELLO_MAX_BYTES, offers, size_of
 from raft.transport.tls import ALPN
 
-logger = logging.getLogger(__name__)
-
-CONNECTIONS_MAX: Final = 1_024
-"""Connections open at once, including those in their handshake."""
+LIMITS: Final = Limits(
+    total=1_024, per_address=128, few=8, begun_per_s=256, begun_per_address_per_s=32
+)
+"""A node has a few connections to each other node, and dials again after a pause."""
 HANDSHAKE_TIMEOUT_MS: Final = 5_000
-BACKLOG: Final = 512
-PEEK_AGAIN_MS: Final = 5
-"""Between two looks at a ClientHello that arrives in parts."""
-ACCEPT_PAUSE_MS: Final = 100
-"""After an error of accepting, such as too many open files."""
+LAST_BYTES_MAX_S: Final = 5.0
+"""For the one end of a forwarded connection to take what the other said last."""
+PEEK_AGAIN_MS: Final = 250
+"""Between two looks at a ClientHello whose rest was waited for and did not come."""
 
 
 class Door:
     """Accepts connections and hands each of them to who answers it."""
 
     def __init__(
-        self, on_direct: Callable[[socket.socket], Awaitable[None]], forward_to: str
+        self,
+        on_direct: Callable[[socket.socket, str], Awaitable[None]],
+        forward_to: str,
+        refuse: Callable[[str, str, str], None],
     ) -> None:
-        """`on_direct` owns the socket it is given and returns when that is closed. `forward_to`:
-        name of the abstract Unix socket for the others.
+        """`on_direct` owns the socket it is given, with the caller's address, and returns when that
+        is closed. `forward_to`: name of the abstract Unix socket for the others. `refuse` counts
+        what is refused, by a reason, and may log it with the address and a text.
         """
-        self.port = 0
         self._on_direct = on_direct
         self._forward_to = b"\0" + forward_to.encode()
-        self._listeners: list[socket.socket] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._refuse = refuse
+        self._acceptor = Acceptor(
+            self._answer, LIMITS, lambda limit, address: refuse("connections", address, limit)
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._acceptor.port
 
     async def open(self, address: str) -> None:
         """Listen at `host:port`, of every address of the host; port 0 is any free one. Raises
         OSError.
         """
         host, _, port = address.rpartition(":")
-        self.port = int(port)
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
-            host.strip("[]") or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        try:
-            for family, _, _, _, (at, *_) in dict.fromkeys(found):
-                self._listen(family, str(at))
-        except OSError:
-            self._close_listeners()
-            raise
-        for listener in self._listeners:
-            loop.add_reader(listener, self._accept, listener)
-
-    def _listen(self, family: int, host: str) -> None:
-        is_any_v6 = family == socket.AF_INET6 and host == "::"
-        listener = socket.create_server(
-            (host, self.port),
-            family=family,
-            backlog=BACKLOG,
-            dualstack_ipv6=is_any_v6 and socket.has_dualstack_ipv6(),
-        )
-        listener.setblocking(False)
-        self._listeners.append(listener)
-        self.port = listener.getsockname()[1]
+        await self._acceptor.open(host.strip("[]"), int(port))
 
     async def close(self) -> None:
         """Stop listening, and end every connection."""
-        self._close_listeners()
-        await asyncio.sleep(0)  # a task that is cancelled before it begins leaves its socket open
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._acceptor.close()
 
-    def _close_listeners(self) -> None:
-        loop = asyncio.get_running_loop()
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            loop.remove_reader(listener)
-            listener.close()
-
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            accepted, _ = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            logger.warning("cannot accept a connection of a node: %s", error)
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(listener)
-            loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
-            return
-        if len(self._connections) >= CONNECTIONS_MAX:
-            accepted.close()
-            return
-        accepted.setblocking(False)
-        task = asyncio.create_task(self._answer(accepted), name="raft connection")
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-
-    def _accept_again(self, listener: socket.socket) -> None:
-        if listener in self._listeners:
-            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
-
-    async def _answer(self, accepted: socket.socket) -> None:
+    async def _answer(self, accepted: socket.socket, address: str) -> None:
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 is_direct = await _wants_direct(accepted)
         except BaseException as error:
             accepted.close()
-            if not isinstance(error, OSError):
-                raise
-            logger.debug("a connection said nothing of use: %r", error)
-            return
-        try:
-            if is_direct:
-                await self._on_direct(accepted)
-            else:
-                await forward(accepted, self._forward_to)
-        except OSError as error:
-            logger.debug("a connection ended: %r", error)
+            if isinstance(error, OSError):
+                self._refuse("handshake", address, f"no ClientHello: {error!r}")
+                return
+            raise
+        if is_direct is None:
+            accepted.close()
+        elif is_direct:
+            await self._on_direct(accepted, address)
+        else:
+            await self._forward(accepted, address)
+
+    async def _forward(self, accepted: socket.socket, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        is_refused = await forward(accepted, self._forward_to)
+        if is_refused and loop.time() - began < 2 * HANDSHAKE_TIMEOUT_MS / 1000:
+            self._refuse("handshake", address, "gRPC ended it: no certificate that counts here")
 
 
-async def _wants_direct(accepted: socket.socket) -> bool:
-    """Return whether the client offers ALPN; its bytes stay unread. Raises OSError."""
+async def _wants_direct(accepted: socket.socket) -> bool | None:
+    """Return whether the client offers ALPN; its bytes stay unread. None: it closed without a
+    byte, as nodes do that ask whether this one is alive. Raises OSError.
+    """
+    wanted = 1
     while True:
         await _readable(accepted)
         data = accepted.recv(CLIENT_HELLO_MAX_BYTES, socket.MSG_PEEK)
         if not data:
-            raise ConnectionResetError("closed before its ClientHello")
+            return None
         is_direct = offers(data, ALPN)
         if is_direct is not None:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
             return is_direct
-        await asyncio.sleep(PEEK_AGAIN_MS / 1000)
+        if len(data) < wanted:  # it will send nothing more, or the kernel is short of memory
+            await asyncio.sleep(PEEK_AGAIN_MS / 1000)
+        # Readable only once all of it is there: what stays unread would wake this task for ever.
+        wanted = size_of(data)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
 
 async def _readable(connection: socket.socket) -> None:
@@ -166,6 +131,7 @@ class _Half(asyncio.Protocol):
         self.other: _Half | None = None
         self.transport: asyncio.Transport | None = None
         self.ended = asyncio.get_running_loop().create_future()
+        self.ended_first = False
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -180,6 +146,7 @@ class _Half(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
+        self.ended_first = self.other is None or not self.other.ended.done()
         if self.other is not None and self.other.transport is not None:
             self.other.transport.close()
 
@@ -206,8 +173,10 @@ async def _connect(half: _Half, to: bytes) -> None:
     await loop.create_unix_connection(lambda: half, sock=onward)
 
 
-async def forward(accepted: socket.socket, to: bytes) -> None:
-    """Connect an accepted socket to a Unix socket until one end closes. Raises OSError."""
+async def forward(accepted: socket.socket, to: bytes) -> bool:
+    """Connect an accepted socket to a Unix socket until one end closes; return whether that was
+    the Unix socket's. Raises OSError.
+    """
     loop = asyncio.get_running_loop()
     near, far = _Half(), _Half()
     near.other, far.other = far, near
@@ -218,7 +187,10 @@ async def forward(accepted: socket.socket, to: bytes) -> None:
             accepted.close()
             raise
         await loop.connect_accepted_socket(lambda: near, accepted)
-        await asyncio.wait((near.ended, far.ended))
+        ends = (near.ended, far.ended)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ends, timeout=LAST_BYTES_MAX_S)  # what was still to be said
+        return far.ended_first
     finally:
         for half in (near, far):
             if half.transport is not None:

@@ -109,7 +109,8 @@ class GrpcTransport(StreamTransport):
         self._admits = config.admits
         self._identity = TlsIdentity(config.tls, self.metrics)
         self._server: Any = None
-        self._refusals = Every(REFUSALS_LOGGED_EVERY_MS / 1000, time.monotonic)
+        self._refusals: dict[str, Every] = {}
+        """By kind: one kind does not hide another."""
 
     @override
     async def _listen(self) -> None:
@@ -285,9 +286,10 @@ class GrpcTransport(StreamTransport):
             return f"this node is {self.node}"
         return ""
 
-    def _log_refusal(self, sender: str, place: str, reason: str) -> None:
-        if self._refusals.is_due():
-            logger.warning("refused a call of %.80r from %s: %s", sender, place, reason)
+    def _log_refusal(self, sender: str, place: str, reason: str, kind: str = "call") -> None:
+        period_s = REFUSALS_LOGGED_EVERY_MS / 1000
+        if self._refusals.setdefault(kind, Every(period_s, time.monotonic)).is_due():
+            logger.warning("refused a %s of %.80r from %s: %s", kind, sender, place, reason)
 
     async def _refuse(
         self,

@@ -51,6 +51,10 @@ class TransportMetrics:
     """Calls meant for another node, or another incarnation of this one."""
     unknown_peer_total: int = 0
     """Envelopes for a node that is neither configured nor connected."""
+    handshake_total: int = 0
+    """Connections without a TLS handshake that shows a certificate which counts here."""
+    connections_total: int = 0
+    """Connections that a limit on their number closed."""
     certificates_reloaded_total: int = 0
     peers: dict[NodeId, PeerMetrics] = field(default_factory=dict)
 

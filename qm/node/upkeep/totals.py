@@ -16,6 +16,8 @@ _DROPPED: Final = (
     "revoked",
     "misdirected",
     "unknown_peer",
+    "handshake",
+    "connections",
 )
 _FAILURES: Final = {
     "lost": "streams_lost_total",
