@@ -51,13 +51,21 @@ def test_compose_starts_three_nodes_that_find_each_other(tmp_path: Path) -> None
     (script,) = compose.services["pki"].command
     script, chown, _ = script.replace("127.0.0.1", f"{network}.1").partition("chown")
     assert chown
-    script = script.replace("/pki", str(tmp_path / "pki"))
+    pki = tmp_path / "pki"
+    script = script.replace("/pki", str(pki))
+    (pki / "admin").mkdir(parents=True)
     script = script.replace("a=/authority", f"a={tmp_path / 'authority'}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for _ in range(2):  # a second start finds what the first one made
         subprocess.run(["sh", "-c", script], env=environment, check=True, timeout=120)
     assert (tmp_path / "authority" / "authority.key").exists()
-    assert not list((tmp_path / "pki").rglob("authority.key"))  # which the nodes see
+    for name, service in services.items():
+        # A container's keys are its own, and no authority's or administrator's.
+        assert f"pki-{name}:/etc/quorate/pki:ro" in service.volumes
+        assert {one.stem for one in (pki / name).rglob("*.key")} == {name}
+        assert not any("admin" in volume or "authority" in volume for volume in service.volumes)
+    assert {one.stem for one in (pki / "admin").iterdir()} == {"authority", "admin"}
+    assert not list(pki.rglob("authority.key"))
     with contextlib.ExitStack() as running:
         for name, service in services.items():
             # Containers have a network and folders of their own; these have an address.
@@ -65,7 +73,7 @@ def test_compose_starts_three_nodes_that_find_each_other(tmp_path: Path) -> None
             for other, host in hosts.items():
                 text = text.replace(f'host = "{other}"', f'host = "{host}"')
             text = text.replace('host = "${NODE_NAME}"', f'host = "{hosts[name]}"')
-            text = text.replace("/etc/quorate/pki", str(tmp_path / "pki"))
+            text = text.replace("/etc/quorate/pki", str(pki / name))
             text = text.replace("/var/lib/quorate", str(tmp_path / name))
             config = tmp_path / f"{name}.toml"
             config.write_text(text)

@@ -17,17 +17,11 @@ from typing import Any, Final
 from tests.image.buildah import Store
 from tests.image.building import BASE, CONTEXT, IMAGE, authority_of_pip, base, build_twice
 from tests.image.compose import ROOT
-from tests.image.containers import Rig
+from tests.image.containers import TOOLS, Rig
 from tests.image.machine import EXIT_STATUS_UNAVAILABLE, FOLDER, missing_here
 
 OUTPUT: Final = Path("build") / "test-image.json"
 PORTS: Final = ["1801/tcp", "1811/tcp", "1812/tcp", "1813/tcp", "1814/tcp", "3527/udp"]
-_ADMIN: Final = {
-    "QM_ENDPOINT": "n1:1811,n2:1811,n3:1811",
-    "QM_TLS_AUTHORITY": "/etc/quorate/pki/authority.pem",
-    "QM_TLS_CERTIFICATE": "/etc/quorate/pki/admin.pem",
-    "QM_TLS_KEY": "/etc/quorate/pki/admin.key",
-}
 
 
 def main() -> int:
@@ -82,10 +76,8 @@ def _run(store: Store, report: dict[str, Any], broken: list[str]) -> None:
             node.wait_until_healthy()
         report["ready_s"] = round(time.monotonic() - started, 1)
         report["uids"] = [node.uid() for node in rig.nodes()]
-        first = rig.containers["n1"]
-        status, said = first.ask(
-            *("qm", "check", "send-receive", "--msmq", "n2"), environment=_ADMIN
-        )
+        tools = rig.containers[TOOLS]
+        status, said = tools.ask("qm", "check", "send-receive", "--msmq", "n2")
         report["send_receive"] = said.strip()
         if status != 0:
             broken.append(f"send-receive: {said}")

@@ -50,6 +50,7 @@ class Service(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     cap_drop: list[str] = []
     security_opt: list[str] = []
     restart: str = "no"
+    profiles: list[str] = []
     stop_grace_period: str = "10s"
     depends_on: dict[str, Condition] = {}
     healthcheck: Healthcheck | None = None

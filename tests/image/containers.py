@@ -24,6 +24,9 @@ NODES: Final = ("n1", "n2", "n3")
 READY_S: Final = 120.0
 STOP_S: Final = 60.0
 POLL_S: Final = 0.2
+TOOLS: Final = "tools"
+_HOSTS: Final = {**{name: name for name in NODES}, TOOLS: NODES[0]}
+"""Where containers run that need the network."""
 _MADE_BY_BUILDAH: Final = frozenset(
     ("etc/hosts", "etc/hostname", "etc/resolv.conf", "run/.containerenv")
 )
@@ -41,7 +44,7 @@ class Container:
         self.log = rig.folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def argv(self, *argv: str, environment: dict[str, str] | None = None) -> list[str]:
+    def argv(self, *argv: str) -> list[str]:
         """Return the command line that runs `argv` in the container, on its host."""
         service = self._service
         inside = self._rig.store.run_argv(
@@ -49,12 +52,13 @@ class Container:
             argv,
             user=service.user or self._rig.config.user,
             hostname=service.hostname,
-            environment={**service.environment, **(environment or {})},
+            environment=service.environment,
             mounts=service.mounts(self._rig.volumes),
             tmpfs=service.tmpfs,
             drop=service.cap_drop,
         )
-        return self._rig.spaces.command(self.name, *inside) if self.name in NODES else inside
+        host = _HOSTS.get(self.name)
+        return inside if host is None else self._rig.spaces.command(host, *inside)
 
     def start(self) -> None:
         """Run what Docker would: the service's command, or the image's."""
@@ -71,10 +75,10 @@ class Container:
         assert self._process is not None
         return self._process.wait(seconds)
 
-    def ask(self, *argv: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    def ask(self, *argv: str) -> tuple[int, str]:
         """Run a command beside what runs; return its exit status and what it said."""
         done = subprocess.run(
-            self.argv(*argv, environment=environment),
+            self.argv(*argv),
             capture_output=True,
             text=True,
             check=False,
