@@ -13,6 +13,7 @@ from qm.client.message import Message
 from qm.client.queue import exactly
 from qm.client.values import python_value, value_of
 from qm.console.bodies import shown_body
+from qm.console.forms import form_of
 from qm.console.people import Caller
 from qm.names.guid import guid_text
 from qm.pb import control_pb2 as pb
@@ -22,6 +23,8 @@ PAGE_ITEMS: Final = 100
 SORT_QUEUES_MAX: Final = 20_000
 """Queues that are read for one list: it is sorted here."""
 EVENTS_SHOWN_MAX: Final = 500
+_PART_BYTES: Final = 64 << 10
+"""Of a body that is downloaded."""
 _SORTS: Final[Mapping[str, Callable[[pb.Queue], Any]]] = {
     "name": lambda queue: queue.path_name.lower(),
     "messages": lambda queue: -queue.message_count,
@@ -31,12 +34,6 @@ _KINDS: Final = tuple(one.name.lower() for one in pb.QueueKind.DESCRIPTOR.values
 _CHANGEABLE: Final = ("label", "quota", "journaling", "max_deliveries", "retry_delay_ms")
 
 Render = Callable[..., web.Response]
-
-
-async def form_of(request: web.Request) -> Mapping[str, Any]:
-    """Return the fields of a form."""
-    found: Mapping[str, Any] = await request.post()  # read once: aiohttp keeps it
-    return found
 
 
 class Pages:
@@ -251,12 +248,23 @@ class Pages:
             body=body,
         )
 
-    async def _body(self, request: web.Request) -> web.Response:
+    async def _body(self, request: web.Request) -> web.StreamResponse:
+        """Write it here, so that the request counts until its answer is taken."""
         found = await self._found_message(request)
+        body = found.properties.body
         name = f"message-{found.lookup_identifier}.bin"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        content = "application/octet-stream"
-        return web.Response(body=found.properties.body, headers=headers, content_type=content)
+        answer = web.StreamResponse(
+            headers={
+                "Content-Disposition": f'attachment; filename="{name}"',
+                "Content-Type": "application/octet-stream",
+                "Content-Length": str(len(body)),
+            }
+        )
+        await answer.prepare(request)
+        for at in range(0, len(body), _PART_BYTES):
+            await answer.write(body[at : at + _PART_BYTES])
+        await answer.write_eof()
+        return answer
 
     async def _take(self, request: web.Request) -> web.Response:
         """Receive a message by its identifier, and drop it."""

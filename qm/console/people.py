@@ -13,6 +13,7 @@ from qm.api.gate.delegation import Delegation
 from qm.api.gate.identity import Principal, Role, Unauthenticated, authenticate
 from qm.client.calls import Calls, Stubs, Tls
 from qm.client.errors import Unavailable, error_of
+from qm.console.sign_ins import Person
 from qm.pb import control_pb2 as pb
 
 CALL_MAX_S: Final = 3.0
@@ -70,20 +71,23 @@ class Caller:
             await self._wire.close()
 
 
-def certified(request: web.Request, is_revoked: Callable[[bytes], bool]) -> Principal | None:
+def certified(request: web.Request, is_revoked: Callable[[bytes], bool]) -> Person | None:
     """Return whom the certificate names that a browser showed; None without a usable one."""
     transport = request.transport
     tls = None if transport is None else transport.get_extra_info("ssl_object")
     if tls is None:
         return None
     shown = tls.getpeercert()
-    if not shown or is_revoked(ssl.DER_cert_to_PEM_cert(tls.getpeercert(True)).encode()):
+    if not shown:
+        return None
+    certificate = ssl.DER_cert_to_PEM_cert(tls.getpeercert(True)).encode()
+    if is_revoked(certificate):
         return None
     try:
         who = authenticate(_properties(shown))
     except Unauthenticated:
         return None
-    return None if who.role is Role.NODE else who
+    return None if who.role is Role.NODE else Person(who, certificate)
 
 
 def _properties(certificate: Mapping[str, Any]) -> dict[str, list[bytes]]:

@@ -5,7 +5,9 @@ import hmac
 import logging
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,9 +20,10 @@ from typing_extensions import override
 from qm.api.gate.identity import Principal
 from qm.api.gate.operations import Console
 from qm.client.errors import ClientError, NotAllowed, Unavailable
-from qm.console.pages import Pages, form_of, texts_of
+from qm.console.forms import FORM_MAX_BYTES, form_of
+from qm.console.pages import Pages, texts_of
 from qm.console.people import Access, Caller, certified
-from qm.console.sign_ins import Session, SignIns
+from qm.console.sign_ins import Person, Session, SignIns
 from qm.observe.logs import LimitedLog
 
 logger = logging.getLogger(__name__)
@@ -29,11 +32,14 @@ COOKIE: Final = "__Host-quorate"
 """The prefix keeps other hosts and plain HTTP from setting it."""
 TOKEN_FIELD: Final = "token"
 SESSION: Final = web.RequestKey("session", Session)
-FORM_MAX_BYTES: Final = 1 << 20
+REQUESTS_PER_PERSON_MAX: Final = 8
+"""Requests of a person in progress, with their forms and bodies. A browser makes six at once."""
+REQUESTS_MAX: Final = 32
+"""The same of all; the last quarter is for people who have none."""
 HEADER_MAX_BYTES: Final = 8_190
+STOP_GRACE_S: Final = 1.0
+"""For requests in progress when the node stops: half-sent ones would keep it."""
 SECRET_BYTES: Final = 32
-HANDSHAKE_MAX_S: Final = 5.0
-"""For a TLS handshake; connections are counted only after it."""
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -44,6 +50,7 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Strict-Transport-Security": "max-age=31536000",
 }
+_CACHE: Final = "Cache-Control"
 _STATIC: Final = Path(__file__).parent / "static"
 _STATIC_MAX_AGE_S: Final = 3_600
 _OPEN_PATHS: Final = ("/sign-in", "/static/")
@@ -58,10 +65,18 @@ class Files(msgspec.Struct, frozen=True):
 
 
 class Guard(Protocol):
-    """Limits on connections (`qm.node.http_guard.HttpGuard`)."""
+    """A listener with limits (`qm.node.http_guard.HttpGuard`)."""
 
-    def protocol(self, handler: Any) -> asyncio.Protocol:
-        """Return the protocol for a connection that was just accepted."""
+    async def open(
+        self, make: Callable[[], Any], host: str, port: int, tls: ssl.SSLContext
+    ) -> None:
+        """Listen; `make` returns what serves a connection. Raises OSError."""
+
+    def stop_listening(self) -> None:
+        """Accept no more; connections stay."""
+
+    async def close(self) -> None:
+        """Stop listening, and end every connection."""
 
     async def during(self, transport: object, answer: Callable[[], Awaitable[Any]]) -> Any:
         """Answer a request within the time limits."""
@@ -91,30 +106,31 @@ class ConsoleServer(Console):
         self._is_revoked = is_revoked
         self._public_host = public_host
         self._make_guard = make_guard
-        self._sign_ins = SignIns(loop.time, lambda: secrets.token_urlsafe(SECRET_BYTES))
+        self._sign_ins = SignIns(loop.time, lambda: secrets.token_urlsafe(SECRET_BYTES), is_revoked)
         self._callers: dict[str, Caller] = {}
+        self._in_progress: Counter[str] = Counter()
+        """Requests, by principal."""
         self._templates: jinja2.Environment | None = None
         self._log = LimitedLog(logger, loop.time)
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._guard: Guard | None = None
 
     # Lifecycle
 
     async def start(self) -> None:
         """Listen. Raises OSError, and ssl.SSLError for files that cannot be used."""
-        guard = self._make_guard()
+        guard = self._guard = self._make_guard()
 
         @web.middleware
         async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
-            answer: web.StreamResponse = await guard.during(
-                request.transport, lambda: handler(request)
-            )
-            answer.headers.update(_HEADERS)
+            answer = await guard.during(request.transport, lambda: handler(request))
+            assert isinstance(answer, web.StreamResponse)
             return answer
 
         app = web.Application(
             middlewares=[timed, self._guarded], client_max_size=FORM_MAX_BYTES, logger=logger
         )
+        app.on_response_prepare.append(_add_headers)
         app.add_routes(
             [
                 web.get("/sign-in", self._sign_in),
@@ -124,47 +140,47 @@ class ConsoleServer(Console):
             ]
         )
         self._runner = web.AppRunner(
-            app, access_log=None, max_field_size=HEADER_MAX_BYTES, max_line_size=HEADER_MAX_BYTES
+            app,
+            access_log=None,
+            shutdown_timeout=STOP_GRACE_S,
+            auto_decompress=False,  # it would come before anybody has signed in
+            max_field_size=HEADER_MAX_BYTES,
+            max_line_size=HEADER_MAX_BYTES,
         )
         await self._runner.setup()
         make = self._runner.server
         assert make is not None
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: guard.protocol(make()),
-            self._host,
-            self._port,
-            ssl=self._tls.context(),
-            ssl_handshake_timeout=HANDSHAKE_MAX_S,
-            reuse_port=False,
-        )
+        await guard.open(make, self._host, self._port, self._tls.context())
 
     async def stop(self) -> None:
         """Stop listening and end all sessions."""
-        if self._server is not None:
-            self._server.close()
+        if self._guard is not None:
+            self._guard.stop_listening()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._guard is not None:
+            await self._guard.close()
         callers, self._callers = self._callers, {}
         for caller in callers.values():
             await caller.close()
 
     @override
-    def sign_in(self, who: Principal) -> str:
+    def sign_in(self, who: Principal, certificate: bytes) -> str:
         host = f"[{self._public_host}]" if ":" in self._public_host else self._public_host
-        code = self._sign_ins.code_for(who)
+        code = self._sign_ins.code_for(Person(who, certificate))
         return f"https://{host}:{self._port}/sign-in?code={code}"
 
     # Signing in and out
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         code = request.query.get("code", "")
-        who = self._sign_ins.redeem(code) if code else certified(request, self._is_revoked)
-        if who is None:
+        person = self._sign_ins.redeem(code) if code else certified(request, self._is_revoked)
+        if person is None or self._is_revoked(person.certificate):
             return self._render("sign-in.html.j2", 403 if code else 401, None, is_code=bool(code))
-        cookie = self._sign_ins.begin(who)
-        self._callers[cookie] = Caller(self._access, who)
+        cookie = self._sign_ins.begin(person)
+        self._callers[cookie] = Caller(self._access, person.who)
         await self._close_ended()
-        logger.info("%s signed in to the console", who.name)
+        logger.info("%s signed in to the console", person.who.name)
         answer = web.Response(status=303, headers={"Location": "/"})
         answer.set_cookie(COOKIE, cookie, secure=True, httponly=True, samesite="Strict", path="/")
         return answer
@@ -183,7 +199,10 @@ class ConsoleServer(Console):
 
     def caller_of(self, request: web.Request) -> Caller:
         """Return the API as the person of this request may call it."""
-        return self._callers[request.cookies[COOKIE]]
+        caller = self._callers.get(request.cookies[COOKIE])
+        if caller is None:  # the session ended meanwhile
+            raise web.HTTPSeeOther("/sign-in")
+        return caller
 
     # Every request
 
@@ -197,9 +216,10 @@ class ConsoleServer(Console):
                 return web.Response(status=303, headers={"Location": "/sign-in"})
             request[SESSION] = session
         try:
-            if request.method != "GET" and session is not None:
-                await _check_token(request, session)
-            return await handler(request)
+            with self._counted(session):
+                if request.method != "GET" and session is not None:
+                    await _check_token(request, session)
+                return await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
@@ -211,8 +231,29 @@ class ConsoleServer(Console):
         except (ClientError, ValueError) as error:
             return self._error(session, 400, str(error))
         except Exception as error:
+            if session is not None and not self._sign_ins.knows(request.cookies.get(COOKIE, "")):
+                return web.Response(status=303, headers={"Location": "/sign-in"})
             self._log.error("failed", f"the console failed at {request.method}", error)
             return self._error(session, 500, "this node's log says why")
+
+    @contextmanager
+    def _counted(self, session: Session | None) -> Iterator[None]:
+        """Count a request in progress. Raises web.HTTPException."""
+        if session is None:
+            yield
+            return
+        own, name = self._in_progress[session.who.name], session.who.name
+        if own >= REQUESTS_PER_PERSON_MAX:
+            raise web.HTTPTooManyRequests(reason="you have too many requests in progress")
+        if self._in_progress.total() >= (REQUESTS_MAX * 3 // 4 if own else REQUESTS_MAX):
+            raise web.HTTPServiceUnavailable(reason="too many requests are in progress: try again")
+        self._in_progress[name] += 1
+        try:
+            yield
+        finally:
+            self._in_progress[name] -= 1
+            if not self._in_progress[name]:
+                del self._in_progress[name]
 
     def _error(self, session: Session | None, status: int, text: str) -> web.Response:
         return self._render("error.html.j2", status, session, status=status, text=text)
@@ -261,6 +302,11 @@ class _TlsContext:
             context.verify_mode = ssl.CERT_OPTIONAL
             self._current, self._known = context, changed
         return self._current
+
+
+async def _add_headers(_: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers.update({name: text for name, text in _HEADERS.items() if name != _CACHE})
+    answer.headers.setdefault(_CACHE, _HEADERS[_CACHE])
 
 
 async def _check_token(request: web.Request, session: Session) -> None:

@@ -1,6 +1,7 @@
 """Who is signed in to the console: codes for signing in and sessions, in one node's memory."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -8,66 +9,97 @@ import msgspec
 from qm.api.gate.identity import Principal
 
 CODE_VALID_S: Final = 60.0
+CODES_PER_PERSON_MAX: Final = 8
+"""Codes that nobody has used yet; the person's oldest gives way."""
 CODES_MAX: Final = 256
-"""Codes that nobody has used yet; the oldest gives way."""
+"""Of all; then the oldest of whoever has most of them."""
 IDLE_MAX_S: Final = 3_600.0
 SESSION_MAX_S: Final = 12 * 3_600.0
+SESSIONS_PER_PERSON_MAX: Final = 16
+"""The person's session that was used least recently gives way."""
 SESSIONS_MAX: Final = 256
-"""The one that was used least recently gives way."""
+"""Of all; then the one that was used least recently of whoever has most of them."""
+
+
+class Person(msgspec.Struct, frozen=True):
+    """Who signs in."""
+
+    who: Principal
+    certificate: bytes
+    """PEM of the certificate that proved it."""
 
 
 class Session(msgspec.Struct):
     """One browser."""
 
-    who: Principal
+    person: Person
     token: str
     """Goes with every request that changes something, so that no other site can make one."""
     began_s: float
     used_s: float
 
+    @property
+    def who(self) -> Principal:
+        """Who signed in."""
+        return self.person.who
+
 
 class SignIns:
     """Codes and sessions of one node."""
 
-    def __init__(self, monotonic_s: Callable[[], float], secret: Callable[[], str]) -> None:
-        """`secret` makes a new one that cannot be guessed."""
+    def __init__(
+        self,
+        monotonic_s: Callable[[], float],
+        secret: Callable[[], str],
+        is_revoked: Callable[[bytes], bool],
+    ) -> None:
+        """`secret` makes a new one that cannot be guessed; `is_revoked` tells it of a PEM."""
         self._monotonic_s = monotonic_s
         self._secret = secret
-        self._codes: dict[str, tuple[Principal, float]] = {}
+        self._is_revoked = is_revoked
+        self._codes: dict[str, tuple[Person, float]] = {}
+        """The oldest first."""
         self._sessions: dict[str, Session] = {}
+        """The one that was used least recently first."""
 
-    def code_for(self, who: Principal) -> str:
+    def code_for(self, person: Person) -> str:
         """Return a code that signs somebody in once, within CODE_VALID_S."""
+        owners = {code: one.who.name for code, (one, _) in self._codes.items()}
+        for code in _giving_way(owners, person.who.name, CODES_PER_PERSON_MAX, CODES_MAX):
+            del self._codes[code]
         code = self._secret()
-        self._codes[code] = (who, self._monotonic_s() + CODE_VALID_S)
-        while len(self._codes) > CODES_MAX:
-            del self._codes[next(iter(self._codes))]
+        self._codes[code] = (person, self._monotonic_s() + CODE_VALID_S)
         return code
 
-    def redeem(self, code: str) -> Principal | None:
+    def redeem(self, code: str) -> Person | None:
         """Return for whom a code was made, None if it is unknown, used or too old."""
-        who, valid_until_s = self._codes.pop(code, (None, 0.0))
-        return who if self._monotonic_s() < valid_until_s else None
+        person, valid_until_s = self._codes.pop(code, (None, 0.0))
+        return person if self._monotonic_s() < valid_until_s else None
 
-    def begin(self, who: Principal) -> str:
+    def begin(self, person: Person) -> str:
         """Begin a session; return the value of its cookie."""
+        owners = {cookie: one.who.name for cookie, one in self._sessions.items()}
+        for cookie in _giving_way(owners, person.who.name, SESSIONS_PER_PERSON_MAX, SESSIONS_MAX):
+            del self._sessions[cookie]
         now = self._monotonic_s()
         cookie = self._secret()
-        self._sessions[cookie] = Session(who, self._secret(), now, now)
-        while len(self._sessions) > SESSIONS_MAX:
-            oldest = min(self._sessions, key=lambda one: self._sessions[one].used_s)
-            del self._sessions[oldest]
+        self._sessions[cookie] = Session(person, self._secret(), now, now)
         return cookie
 
     def find(self, cookie: str) -> Session | None:
-        """Return the session of a cookie, None if there is none or it is over."""
+        """Return the session of a cookie, None if there is none, it is over, or the certificate
+        that began it was revoked.
+        """
         session = self._sessions.get(cookie)
         if session is None:
             return None
         now = self._monotonic_s()
+        del self._sessions[cookie]
         if now - session.used_s > IDLE_MAX_S or now - session.began_s > SESSION_MAX_S:
-            del self._sessions[cookie]
             return None
+        if self._is_revoked(session.person.certificate):
+            return None
+        self._sessions[cookie] = session
         session.used_s = now
         return session
 
@@ -78,3 +110,16 @@ class SignIns:
     def end(self, cookie: str) -> None:
         """End a session."""
         self._sessions.pop(cookie, None)
+
+
+def _giving_way(owners: Mapping[str, str], person: str, own_max: int, all_max: int) -> list[str]:
+    """Return which of some keys, in the order in which they give way and with the names of their
+    owners, do so for another one of a person.
+    """
+    counts = Counter(owners.values())
+    if counts[person] >= own_max:
+        return [next(key for key, owner in owners.items() if owner == person)]
+    if len(owners) < all_max:
+        return []
+    (greediest, _) = counts.most_common(1)[0]
+    return [next(key for key, owner in owners.items() if owner == greediest)]

@@ -22,6 +22,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, g
 from qm.node.http_guard import HttpGuard, server_log
 
 HEADER_MAX_BYTES: Final = 8_190
+STOP_GRACE_S: Final = 1.0
+"""For requests in progress when the node stops: half-sent ones would keep it."""
 NO_LEADER_KEY: Final = "no_leader_max_s"
 HOLD_KEY: Final = "hold"
 HOLD_MAX_S: Final = 5.0
@@ -72,11 +74,11 @@ class HttpServer:
         self._exposition = Exposition(refresh, lambda: generate_latest(registry), monotonic)
         self._refused = refused
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._guard: HttpGuard | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
-        guard = HttpGuard(self._refused)
+        guard = self._guard = HttpGuard(self._refused)
 
         @web.middleware
         async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -96,30 +98,31 @@ class HttpServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            shutdown_timeout=STOP_GRACE_S,
             logger=server_log(asyncio.get_running_loop().time),
+            auto_decompress=False,  # no endpoint wants a body
             max_field_size=HEADER_MAX_BYTES,
             max_line_size=HEADER_MAX_BYTES,
         )
         await self._runner.setup()
         make = self._runner.server
         assert make is not None
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: guard.protocol(make()), self._host, self._port, reuse_port=False
-        )
+        await guard.open(make, self._host, self._port)
 
     @property
     def port(self) -> int:
         """The port that it listens on, once started."""
-        assert self._server is not None, "not started"
-        return int(self._server.sockets[0].getsockname()[1])
+        assert self._guard is not None, "not started"
+        return self._guard.port
 
     async def stop(self) -> None:
         """Stop listening."""
-        if self._server is not None:
-            self._server.close()
+        if self._guard is not None:
+            self._guard.stop_listening()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._guard is not None:
+            await self._guard.close()
 
     async def _live(self, _: web.Request) -> web.Response:
         return web.Response(text="alive\n")

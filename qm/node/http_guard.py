@@ -5,8 +5,11 @@ bring a whole request within HEADER_MAX_S, or if its answer is not read within R
 """
 
 import asyncio
+import contextlib
 import logging
-from collections import Counter
+import socket
+import ssl
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, cast
 
@@ -15,13 +18,20 @@ from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
 from qm.observe.logs import LimitedLog
+from raft.transport.accepting import Acceptor, Limits, Rate, place_of
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS_MAX: Final = 512
-"""Connections open at a time; a further one is closed."""
-CONNECTIONS_PER_ADDRESS_MAX: Final = 64
-"""Connections from one address: a load balancer, a scraper and probes need a few each."""
+LIMITS: Final = Limits(
+    total=512, per_address=64, few=8, begun_per_s=256, begun_per_address_per_s=64
+)
+"""A load balancer, a scraper, probes and browsers need a few connections each."""
+REQUESTS_PER_S_MAX: Final = 512
+"""Requests that are answered in a second; further ones wait, so that they leave the event loop to
+others. The last quarter is for addresses that had few."""
+REQUESTS_PER_ADDRESS_PER_S_MAX: Final = 64
+HANDSHAKE_MAX_S: Final = 5.0
+"""For a TLS handshake, where there is one."""
 HEADER_MAX_S: Final = 5.0
 """From a connection's start, or the end of an answer, to a complete request."""
 ERROR_MAX_CHARS: Final = 200
@@ -53,34 +63,67 @@ class Handler(Protocol):
 
 
 class HttpGuard:
-    """Applies the limits of one endpoint and reports refusals."""
+    """One endpoint: listens, applies the limits and reports refusals."""
 
     def __init__(self, refused: prometheus_client.Counter) -> None:
         """`refused` is labelled by reason."""
         self._refused = refused
         self._log = LimitedLog(logger, asyncio.get_running_loop().time)
+        self._acceptor = Acceptor(self._serve, LIMITS, self.refuse)
+        self._rate = Rate(
+            REQUESTS_PER_S_MAX, REQUESTS_PER_ADDRESS_PER_S_MAX, LIMITS.few, time.monotonic
+        )
+        self._make: Callable[[], Handler] | None = None
+        self._tls: ssl.SSLContext | None = None
         self.connections: Final[dict[object, _Connection]] = {}
         """By transport."""
-        self.addresses: Final[Counter[str]] = Counter()
 
-    def protocol(self, handler: Handler) -> asyncio.Protocol:
-        """Return the protocol for a connection that was just accepted."""
-        return _Connection(self, handler)
+    @property
+    def port(self) -> int:
+        """The port that it listens on, once open."""
+        return self._acceptor.port
 
-    def admits(self, address: str) -> bool:
-        """Return whether one more connection from an address may stay; count a refusal."""
-        if len(self.connections) >= CONNECTIONS_MAX:
-            self.refuse("connections", address)
-            return False
-        if self.addresses[address] >= CONNECTIONS_PER_ADDRESS_MAX:
-            self.refuse("connections of one address", address)
-            return False
-        return True
+    async def open(
+        self,
+        make: Callable[[], Handler],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Listen; `make` returns what serves a connection. Raises OSError."""
+        self._make, self._tls = make, tls
+        await self._acceptor.open(host, port)
 
-    def refuse(self, reason: str, address: str) -> None:
+    def stop_listening(self) -> None:
+        """Accept no more; connections stay."""
+        self._acceptor.stop_listening()
+
+    async def close(self) -> None:
+        """Stop listening, and end every connection."""
+        await self._acceptor.close()
+
+    async def _serve(self, accepted: socket.socket, address: str) -> None:
+        assert self._make is not None, "not open"
+        connection = _Connection(self, self._make(), address)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(HANDSHAKE_MAX_S):
+                await loop.connect_accepted_socket(lambda: connection, accepted, ssl=self._tls)
+        except OSError as error:
+            self.refuse("handshake", address, error=repr(error))
+            with contextlib.suppress(OSError):  # it would wait for its peer
+                accepted.shutdown(socket.SHUT_RDWR)
+            return
+        try:
+            await connection.ended
+        finally:
+            connection.abort()
+
+    def refuse(self, reason: str, address: str, **fields: str) -> None:
         """Count and log that a connection is closed."""
         self._refused.labels(reason=reason).inc()
-        self._log.warning(reason, f"an HTTP connection is closed: {reason}", peer=address)
+        text = f"an HTTP connection is closed: {reason}"
+        self._log.warning(reason, text, peer=address, **fields)
 
     async def during(self, transport: object, answer: Callable[[], Awaitable[Any]]) -> Any:
         """Answer a request that came over a transport, within the time limits."""
@@ -89,6 +132,8 @@ class HttpGuard:
             return await answer()
         connection.begin_answer()
         try:
+            while not self._rate.take(connection.place):
+                await asyncio.sleep(self._rate.left_s())
             return await answer()
         finally:
             connection.end_answer()
@@ -124,60 +169,52 @@ def server_log(clock: Callable[[], float]) -> logging.Logger:
 class _Connection(asyncio.Protocol):
     """Passes everything on to a handler, and enforces the time limits."""
 
-    def __init__(self, guard: HttpGuard, handler: Handler) -> None:
+    def __init__(self, guard: HttpGuard, handler: Handler, address: str) -> None:
         self._guard = guard
-        self._handler: Handler | None = handler
+        self._handler = handler
+        self._address = address
+        self.place: Final = place_of(address)
         self._transport: asyncio.Transport | None = None
-        self._address = ""
         self._timer: asyncio.TimerHandle | None = None
+        self.ended: Final = asyncio.get_running_loop().create_future()
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's class does not derive from it
-        peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]) if peer else ""
-        if not self._guard.admits(self._address):
-            self._handler = None
-            transport.abort()
-            return
         self._transport = transport
         self._guard.connections[transport] = self
-        self._guard.addresses[self._address] += 1
         self._arm(HEADER_MAX_S, "no request")
-        if self._handler is not None:
-            self._handler.connection_made(transport)
+        self._handler.connection_made(transport)
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._guard.connections.pop(self._transport, None) is None:
-            return
-        self._guard.addresses[self._address] -= 1
-        if not self._guard.addresses[self._address]:
-            del self._guard.addresses[self._address]
-        if self._handler is not None:
-            self._handler.connection_lost(exc)
+        self._guard.connections.pop(self._transport, None)
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._handler.connection_lost(exc)
+
+    def abort(self) -> None:
+        """End it now."""
+        if self._transport is not None:
+            self._transport.abort()
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._handler is not None:
-            self._handler.data_received(data)
+        self._handler.data_received(data)
 
     @override
     def eof_received(self) -> None:
-        if self._handler is not None:
-            self._handler.eof_received()
+        self._handler.eof_received()
 
     @override
     def pause_writing(self) -> None:
-        if self._handler is not None:
-            self._handler.pause_writing()
+        self._handler.pause_writing()
 
     @override
     def resume_writing(self) -> None:
-        if self._handler is not None:
-            self._handler.resume_writing()
+        self._handler.resume_writing()
 
     def begin_answer(self) -> None:
         self._arm(REQUEST_MAX_S, "no answer taken")

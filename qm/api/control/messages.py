@@ -10,6 +10,7 @@ from qm.api.convert.names import queue_id_of
 from qm.api.convert.properties import message_id, properties_of
 from qm.api.convert.reasons import reason_in_words
 from qm.api.data.batches import BATCH_MAX_BYTES, Bodies
+from qm.api.gate.answers import answer_room
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import InvalidArgument, MsmqError
 from qm.api.gate.pages import number_after, page_size, token_of
@@ -23,6 +24,8 @@ from qm.wire.codes import ErrorCode
 
 COUNTED_STEPS_MAX: Final = 256
 """Reads of a queue per count: about a million messages."""
+_SHOWN_TWICE: Final = 2
+"""A view may show a body in its packet and in the properties."""
 _STATES: Final = dict(zip(PositionState, pb.PositionState.values(), strict=True))
 
 
@@ -51,16 +54,18 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             with_hidden=request.with_hidden,
         )
         classes = frozenset(request.reason_classes)
-        shown: list[pb.BrowsedMessage] = []
+        chosen: list[PositionInfo] = []
         following, size_bytes = page.next, 0
         for place, found in enumerate(page.items):
             if classes and found.message_class not in classes:
                 continue
-            size_bytes += found.body_length
-            if shown and size_bytes > BATCH_MAX_BYTES:
+            if chosen and size_bytes + found.body_length > BATCH_MAX_BYTES:
                 following = page.items[place - 1].lookup_identifier
                 break
-            shown.append(await self._healed(found, request.view))
+            size_bytes += found.body_length
+            chosen.append(found)
+        await answer_room(_SHOWN_TWICE * size_bytes)
+        shown = [await self._healed(found, request.view) for found in chosen]
         return pb.BrowseReply(messages=shown, page_token=token_of(following))
 
     @override
@@ -73,6 +78,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             raise MsmqError(
                 ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, "no message has this lookup identifier"
             )
+        await answer_room(_SHOWN_TWICE * found.body_length)
         return await self._healed(found, request.view)
 
     @override

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 UNREAD_PER_PRINCIPAL_MAX_BYTES: Final = 128 << 20
 """Of messages in answers at this node. A single answer may exceed it."""
+UNREAD_MAX_BYTES: Final = 512 << 20
+"""The same of all principals. Where it is reached, each may still have a single answer."""
 
 
 class _Principal:
@@ -24,9 +26,12 @@ class _Principal:
         self.unread_bytes = 0
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    def has_room(self, size_bytes: int) -> bool:
-        wanted = self.unread_bytes + size_bytes
-        return not self.unread_bytes or wanted <= UNREAD_PER_PRINCIPAL_MAX_BYTES
+    def has_room(self, size_bytes: int, all_bytes: int) -> bool:
+        """Return whether so much may be read where `all_bytes` are unread of all principals."""
+        if not self.unread_bytes:
+            return True
+        is_little = self.unread_bytes + size_bytes <= UNREAD_PER_PRINCIPAL_MAX_BYTES
+        return is_little and all_bytes + size_bytes <= UNREAD_MAX_BYTES
 
 
 class Answers:
@@ -35,15 +40,19 @@ class Answers:
     def __init__(self) -> None:
         self._principals: dict[str, _Principal] = {}
         """Only those for which something was read, or is to be."""
+        self._waiting: dict[str, None] = {}
+        """Principals with calls that wait; after its turn one goes behind the others."""
+        self._unread_bytes = 0
 
     async def take(self, principal: str, size_bytes: int) -> None:
         """Wait until so much may be read for a principal; count it."""
         found = self._principals.setdefault(principal, _Principal())
-        if not found.waiting and found.has_room(size_bytes):
-            found.unread_bytes += size_bytes
+        if not found.waiting and found.has_room(size_bytes, self._unread_bytes):
+            self._count(found, size_bytes)
             return
         turn = asyncio.get_running_loop().create_future()
         found.waiting.append((size_bytes, turn))
+        self._waiting[principal] = None
         try:
             await turn
         except asyncio.CancelledError:
@@ -51,20 +60,44 @@ class Answers:
                 self.give_back(principal, size_bytes)
             raise
 
+    def _count(self, found: _Principal, size_bytes: int) -> None:
+        found.unread_bytes += size_bytes
+        self._unread_bytes += size_bytes
+
     def give_back(self, principal: str, size_bytes: int) -> None:
         """Count no longer what was delivered, or dropped."""
-        found = self._principals[principal]
-        found.unread_bytes -= size_bytes
-        while found.waiting:
-            wanted, turn = found.waiting[0]
-            if not turn.done():
-                if not found.has_room(wanted):
-                    break
-                found.unread_bytes += wanted
-                turn.set_result(None)
+        self._count(self._principals[principal], -size_bytes)
+        moved = True
+        while moved:
+            moved = False
+            for name in list(self._waiting):
+                moved = self._serve_one(name) or moved
+        self._forget(principal)
+
+    def _serve_one(self, name: str) -> bool:
+        """Give the first call of a principal that waits its turn, if there is room for it."""
+        found = self._principals[name]
+        while found.waiting and found.waiting[0][1].done():
             found.waiting.popleft()
-        if not found.unread_bytes and not found.waiting:
-            del self._principals[principal]
+        if not found.waiting:
+            del self._waiting[name]
+            self._forget(name)
+            return False
+        wanted, turn = found.waiting[0]
+        if not found.has_room(wanted, self._unread_bytes):
+            return False
+        found.waiting.popleft()
+        self._count(found, wanted)
+        turn.set_result(None)
+        del self._waiting[name]
+        if found.waiting:
+            self._waiting[name] = None
+        return True
+
+    def _forget(self, name: str) -> None:
+        found = self._principals.get(name)
+        if found is not None and not found.unread_bytes and not found.waiting:
+            del self._principals[name]
 
 
 class Room:

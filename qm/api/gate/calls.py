@@ -37,6 +37,7 @@ from qm.api.gate.events import EventLog
 from qm.api.gate.identity import LOOPBACK, Principal, Role, Unauthenticated, authenticate
 from qm.api.gate.receiving import NoRequest, Receiving, end_call
 from qm.api.gate.roles import Rule, rule_of
+from qm.api.gate.turns import Turns
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
@@ -46,11 +47,15 @@ logger = logging.getLogger(__name__)
 
 CALLS_PER_PRINCIPAL_MAX: Final = 8_192
 """Open at once on a node, including waits and streams."""
-STREAMS_PER_PRINCIPAL_MAX: Final = 512
-"""Of them those whose requests are streams: gRPC may hold a whole message of each."""
+STREAMS_PER_PRINCIPAL_MAX: Final = 64
+"""Of them those whose requests are streams: gRPC may hold a whole message of each, 384 MiB."""
+STREAMS_MAX: Final = 192
+"""The same of all principals, 1.1 GiB; the last quarter is for those that have few."""
+STREAMS_FEW: Final = 8
+_STREAMS: Final = "streams"
 _LIMITS: Final = {
     False: (("calls", CALLS_PER_PRINCIPAL_MAX),),
-    True: (("calls", CALLS_PER_PRINCIPAL_MAX), ("streams", STREAMS_PER_PRINCIPAL_MAX)),
+    True: (("calls", CALLS_PER_PRINCIPAL_MAX), (_STREAMS, STREAMS_PER_PRINCIPAL_MAX)),
 }
 """By whether the request is a stream."""
 DETAIL_MAX_CHARS: Final = 200
@@ -62,6 +67,7 @@ SESSION_EPOCH_KEY: Final = "quorate-session-epoch"
 CALL_ID_KEY: Final = "quorate-call-id"
 """Metadata: a name that the caller gives a call, and uses again when it repeats the call."""
 CALL_ID_MAX_CHARS: Final = 64
+_CONTROL: Final = "/quorate.control."
 _OK: Final = grpc.StatusCode.OK.name
 _CANCELLED: Final = grpc.StatusCode.CANCELLED.name
 _CODE_NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
@@ -157,6 +163,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._delegation = delegation
         self._receiving = Receiving()
         self._answers = Answers()
+        self._turns = Turns()
         self._open: Counter[tuple[str, str]] = Counter()
         """By kind and principal, only those that are not zero."""
         self._log = LimitedLog(logger, monotonic)
@@ -289,6 +296,8 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     f"{who.name!r} has {limit} {kind} open at this node: end some, or use another"
                     " node",
                 )
+        if is_stream:
+            self._check_streams(who)
         kinds = [kind for kind, _ in _LIMITS[is_stream]]
         self._open.update((kind, who.name) for kind in kinds)
         try:
@@ -298,6 +307,13 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 self._open[kind, who.name] -= 1
                 if not self._open[kind, who.name]:
                     del self._open[kind, who.name]
+
+    def _check_streams(self, who: Principal) -> None:
+        """Refuse a stream of which this node has too many. Raises QuotaReached."""
+        count = sum(number for (kind, _), number in self._open.items() if kind == _STREAMS)
+        is_few = self._open[_STREAMS, who.name] < STREAMS_FEW
+        if count >= (STREAMS_MAX if is_few else STREAMS_MAX * 3 // 4):
+            raise QuotaReached(_STREAMS, f"{count} streams are open at this node: use another node")
 
     async def _request(
         self, method: str, who: Principal, bodies: Any, handler: Any, context: Context
@@ -310,6 +326,8 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if handler.request_streaming:
             return _decoded_stream(bodies, decode)
         try:
+            if method.startswith(_CONTROL) and not handler.response_streaming:
+                await self._turns.take(who.name, context)
             return _decoded(await self._receiving.request(who.name, context), decode)
         except NoRequest as error:
             raise InvalidArgument("", str(error)) from None
@@ -325,7 +343,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if revocations is None or task is None:
             yield lambda: False
             return
-        pem = _pem(context)
+        pem = certificate_of(context)
         ended: list[bool] = []
 
         def end() -> None:
@@ -363,7 +381,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 principal = authenticate(context.auth_context())  # type: ignore[arg-type]
             except Unauthenticated as error:
                 raise NotAuthenticated(str(error)) from None
-            if self._revocations.is_revoked(_pem(context)):
+            if self._revocations.is_revoked(certificate_of(context)):
                 raise NotAuthenticated(_REVOKED)
             if principal.role is Role.NODE:
                 given = context.invocation_metadata() or ()
@@ -444,7 +462,8 @@ def _details(request: Any, code: str) -> dict[str, str]:
     return details
 
 
-def _pem(context: Context) -> bytes:
+def certificate_of(context: Context) -> bytes:
+    """Return a caller's certificate as PEM, b"" if it showed none."""
     return bytes(next(iter(context.auth_context().get("x509_pem_cert", ())), b""))
 
 

@@ -116,15 +116,18 @@ class NotOffered(Exception):
 class Console(Protocol):
     """The console of this node."""
 
-    def sign_in(self, who: Principal) -> str:
-        """Return an address that signs somebody in once. Raises NotOffered."""
+    def sign_in(self, who: Principal, certificate: bytes) -> str:
+        """Return an address that signs somebody in once. Raises NotOffered.
+
+        `certificate`: PEM of the one that proved who it is; its revocation ends what follows.
+        """
 
 
 class NoConsole(Console):
     """Of a node that serves none."""
 
     @override
-    def sign_in(self, who: Principal) -> str:
+    def sign_in(self, who: Principal, certificate: bytes) -> str:
         raise NotOffered("this node serves no console: set `console.port`, and certificates")
 
 

@@ -14,8 +14,9 @@ from typing import Any, Final, NoReturn
 import grpc
 import grpc.aio
 
-REQUEST_MAX_BYTES: Final = 16 << 20
-"""One message of a caller: several packets of 4 MiB."""
+REQUEST_MAX_BYTES: Final = 6 << 20
+"""One message of a caller: a packet of 4 MiB, or 4 MiB of smaller ones with their properties. gRPC
+may hold so much of each request, and of each stream of requests."""
 WINDOW_BYTES: Final = 16 << 10
 REQUESTS_MAX: Final = 32
 """Requests that a server is receiving at the same time."""

@@ -15,7 +15,8 @@ from qm.edge.outgoing import limits as outgoing
 from qm.node import http_guard
 from qm.node.relay import channels
 from qm.observe.metrics import Metrics
-from raft.transport import grpc_transport
+from qm.rpc import limits as rpc
+from raft.transport import door, grpc_transport
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,9 @@ _OTHERS_COUNT: Final = (
     api.CONNECTIONS_MAX
     + channels.CONNECTIONS_MAX
     + grpc_transport.CONNECTIONS_MAX
-    + http_guard.CONNECTIONS_MAX
+    + 2 * door.LIMITS.total  # the caller's, and the one through which it is forwarded
+    + 2 * http_guard.LIMITS.total  # health and metrics; the console
+    + rpc.CONNECTIONS_MAX
     + outgoing.CONNECTIONS_MAX
 )
 """What may be open apart from MSMQ sessions."""

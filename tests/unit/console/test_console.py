@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+import gzip
+import io
 import re
+import resource
 import ssl
 from collections.abc import AsyncIterator
 
 import aiohttp
+import aiohttp.abc
 import pytest
 
 from qm.api.gate.delegation import FOR_KEY, WORD_KEY
@@ -14,12 +18,17 @@ from qm.api.gate.identity import Role
 from qm.client.calls import Calls, Tls
 from qm.client.errors import NotAllowed
 from qm.client.message import Message
-from qm.console.server import HANDSHAKE_MAX_S
+from qm.console.forms import FIELDS_MAX, FORM_MAX_BYTES
+from qm.console.server import COOKIE, REQUESTS_PER_PERSON_MAX
+from qm.node import http_guard
 from qm.node.config.schema import API_PORT, CONSOLE_PORT
+from qm.node.http_guard import HANDSHAKE_MAX_S
 from qm.node.upkeep.pki import issue
 from qm.pb import control_pb2 as pb
+from tests.unit.api.world import eventually
 from tests.unit.client.world import PLAIN, Clients, scenario
 
+FORM = "application/x-www-form-urlencoded"
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -29,11 +38,19 @@ class Browser:
     def __init__(self, made: Clients, session: aiohttp.ClientSession) -> None:
         (node,) = made.harness.up
         self.host = node.host
-        self._session = session
+        self.session = session
         self.token = ""
 
+    @property
+    def jar(self) -> aiohttp.abc.AbstractCookieJar:
+        return self.session.cookie_jar
+
+    @property
+    def cookie(self) -> str:
+        return next(one.value for one in self.jar if one.key == COOKIE)
+
     async def get(self, path: str) -> tuple[int, str]:
-        async with self._session.get(f"https://{self.host}:{CONSOLE_PORT}{path}") as answer:
+        async with self.session.get(f"https://{self.host}:{CONSOLE_PORT}{path}") as answer:
             text = await answer.text()
             assert "unsafe" not in answer.headers["Content-Security-Policy"]
             found = re.search(r'name="token" value="([^"]+)"', text)
@@ -43,7 +60,7 @@ class Browser:
     async def post(self, path: str, /, **fields: str) -> tuple[int, str]:
         fields = {"token": self.token} | fields
         url = f"https://{self.host}:{CONSOLE_PORT}{path}"
-        async with self._session.post(url, data=fields) as answer:
+        async with self.session.post(url, data=fields) as answer:
             return answer.status, await answer.text()
 
 
@@ -88,6 +105,107 @@ async def test_a_handshake_that_does_not_come_ends(
     reader, writer = await asyncio.open_connection(node.host, CONSOLE_PORT)
     assert await asyncio.wait_for(reader.read(), 2 * HANDSHAKE_MAX_S) == b""
     writer.close()
+
+
+@scenario()
+async def test_connections_count_before_their_handshake(made: Clients) -> None:
+    """Whoever said nothing took descriptors without a limit."""
+    (node,) = made.harness.up
+    async with contextlib.AsyncExitStack() as held:
+        for _ in range(http_guard.LIMITS.per_address + 8):
+            reader, writer = await asyncio.open_connection(
+                node.host, CONSOLE_PORT, local_addr=("127.0.0.9", 0)
+            )
+            held.callback(writer.transport.abort)
+        assert await asyncio.wait_for(reader.read(), HANDSHAKE_MAX_S / 2) == b""
+        async with browser(made) as found:
+            assert (await found.get("/sign-in"))[0] == 401
+
+
+@scenario()
+async def test_a_body_that_unpacks_to_much_more_is_not_unpacked(made: Clients) -> None:
+    """That needs no sign-in, and happened in the event loop."""
+    (node,) = made.harness.up
+    tls = ssl.create_default_context(cafile=str(made.tls.authority))
+    bomb = gzip.compress(bytes(1 << 28), 6)
+    head = (
+        f"POST /queues HTTP/1.1\r\nHost: {node.host}\r\nContent-Encoding: gzip\r\n"
+        f"Content-Length: {len(bomb)}\r\n\r\n"
+    )
+    before = _peak_mib()
+    for _ in range(4):
+        reader, writer = await asyncio.open_connection(node.host, CONSOLE_PORT, ssl=tls)
+        writer.write(head.encode() + bomb)
+        assert b"303" in await reader.readline()
+        await asyncio.sleep(0.2)
+        writer.transport.abort()
+    assert _peak_mib() - before < 24
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+async def posted(found: Browser, content: str, body: bytes) -> int:
+    url = f"https://{found.host}:{CONSOLE_PORT}/queues"
+    headers = {"Content-Type": content}
+    async with found.session.post(url, data=io.BytesIO(body), headers=headers) as answer:
+        return answer.status
+
+
+@scenario()
+async def test_a_form_is_bounded(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        await found.get("/queues")
+        fields = {f"f{k}": "x" for k in range(FIELDS_MAX)}
+        assert (await found.post("/queues", **fields))[0] == 400
+        assert await posted(found, FORM, b"x" * (FORM_MAX_BYTES + 1)) == 413
+        assert (await found.post("/queues", token="wrong", path="x"))[0] == 403
+        for content, body in (("text/plain", b"x"), (FORM, b"\xff"), (FORM, b"token=%ff")):
+            assert await posted(found, content, body) in (400, 415)
+        assert (await found.post("/queues", path="made"))[0] == 200
+
+
+@scenario()
+async def test_one_person_has_a_few_requests_in_progress(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        async with contextlib.AsyncExitStack() as held:
+
+            async def refused() -> bool:
+                """Begin another one, and ask for something else."""
+                _, writer = await _begun_form(made, found)
+                held.callback(writer.transport.abort)
+                await asyncio.sleep(0.1)  # else this request may be the one that takes the place
+                return (await found.get("/queues"))[0] == 429
+
+            for _ in range(REQUESTS_PER_PERSON_MAX - 1):
+                assert not await refused()
+            await eventually(refused, bool)
+            certificate, key = issue(made.tls.authority.parent, "oscar", Role.OPERATOR, [])
+            tls = ssl.create_default_context(cafile=str(made.tls.authority))
+            tls.load_cert_chain(certificate, key)
+            async with browser(made, tls) as another:
+                assert (await another.get("/sign-in"))[0] == 200
+
+        async def answered() -> bool:
+            return (await found.get("/queues"))[0] == 200
+
+        await eventually(answered, bool)
+
+
+async def _begun_form(
+    made: Clients, found: Browser
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    tls = ssl.create_default_context(cafile=str(made.tls.authority))
+    reader, writer = await asyncio.open_connection(found.host, CONSOLE_PORT, ssl=tls)
+    head = (
+        f"POST /queues HTTP/1.1\r\nHost: x\r\nCookie: {COOKIE}={found.cookie}\r\n"
+        f"Content-Type: {FORM}\r\nContent-Length: 1000\r\n\r\n"
+    )
+    writer.write(head.encode())
+    return reader, writer
 
 
 @scenario()

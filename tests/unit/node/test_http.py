@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from qm.node import http_guard
 from qm.node.http import METRICS_SHARE_MAX, Exposition, HttpServer
 from qm.observe.metrics import Metrics
+from raft.transport.accepting import Limits
 
 HOST = "127.0.0.1"
 
@@ -173,8 +174,7 @@ def test_a_connection_that_is_kept_has_the_same_time_for_its_next_request(
 
 def test_half_sent_requests_take_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one address, and of all; whoever comes from elsewhere is answered meanwhile."""
-    monkeypatch.setattr(http_guard, "CONNECTIONS_PER_ADDRESS_MAX", 4)
-    monkeypatch.setattr(http_guard, "CONNECTIONS_MAX", 6)
+    monkeypatch.setattr(http_guard, "LIMITS", Limits(6, 4, 6, 1_000, 1_000))
 
     async def body(server: HttpServer) -> None:
         half = b"GET /livez HTTP/1.1\r\nX: "
@@ -194,6 +194,25 @@ def test_half_sent_requests_take_only_so_many_connections(monkeypatch: pytest.Mo
             return await livez(server)
         except aiohttp.ClientError:
             return None
+
+    in_server(body)
+
+
+def test_a_flood_of_requests_waits_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a part of a millisecond of the event loop, which belongs to the cluster."""
+    monkeypatch.setattr(http_guard, "REQUESTS_PER_ADDRESS_PER_S_MAX", 20)
+
+    async def body(server: HttpServer) -> None:
+        request = b"GET /livez HTTP/1.1\r\nHost: n1\r\n\r\n"
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        flood = [await half_sent(server, request * 30, "127.0.0.9") for _ in range(2)]
+        assert await livez(server) == 200
+        assert loop.time() - began < 1
+        for reader in flood:
+            for _ in range(25):
+                await reader.readuntil(b"alive\n")
+        assert loop.time() - began > 1.5
 
     in_server(body)
 

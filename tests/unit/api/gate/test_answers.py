@@ -1,13 +1,14 @@
 """Answers that nobody takes hold a bounded amount of memory, and nobody else up."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from qm.api.gate import answers
 from qm.api.gate.answers import Answers
+from qm.api.gate.turns import Turns
 from qm.pb import data_pb2
 from tests.cluster.harness import run
 from tests.unit.api.gate.half_sent import HalfSent
@@ -96,3 +97,86 @@ def test_peeks_whose_answers_are_not_read_hold_few_of_them() -> None:
                 assert len(bodies(reply)[0]) == MESSAGE_MIB * MIB
 
     run(scenario())
+
+
+def test_all_principals_together_have_a_limit_and_nobody_is_kept_from_a_single_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "UNREAD_MAX_BYTES", 12 * MIB)
+
+    async def scenario() -> None:
+        room = Answers()
+        await room.take("carol", 8 * MIB)
+        await room.take("dave", 4 * MIB)
+        more = [asyncio.create_task(room.take("dave", MIB)) for _ in range(3)]
+        await turns()
+        assert not any(one.done() for one in more)
+        await room.take("erin", 4 * MIB)
+        room.give_back("carol", 8 * MIB)
+        await asyncio.gather(*more)
+        for name, size in (("dave", 7), ("erin", 4)):
+            room.give_back(name, size * MIB)
+        assert not room._principals
+        assert not room._waiting
+
+    play(scenario())
+
+
+def test_those_who_wait_for_room_of_all_have_their_turns_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "UNREAD_MAX_BYTES", 3 * MIB)
+
+    async def scenario() -> None:
+        room = Answers()
+        for name in ("carol", "dave", "erin"):
+            await room.take(name, MIB)
+        greedy = [asyncio.create_task(room.take("carol", MIB)) for _ in range(3)]
+        other = asyncio.create_task(room.take("dave", MIB))
+        await turns()
+        room.give_back("erin", MIB)
+        await turns()
+        assert [one.done() for one in (*greedy, other)] == [True, False, False, False]
+        room.give_back("carol", MIB)
+        await turns()
+        assert other.done()
+
+    play(scenario())
+
+
+class Call:
+    """A call's context."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[object], object]] = []
+
+    def add_done_callback(self, callback: Callable[[object], object]) -> None:
+        self._callbacks.append(callback)
+
+    def end(self) -> None:
+        for callback in self._callbacks:
+            callback(self)
+
+
+def test_calls_of_a_principal_have_turns_to_their_end() -> None:
+    async def scenario() -> None:
+        room = Turns(2)
+        made = [Call() for _ in range(5)]
+        for call in made[:2]:
+            await room.take("carol", call)
+        gone, third, fourth = (asyncio.create_task(room.take("carol", call)) for call in made[2:])
+        await turns()
+        assert not third.done()
+        await room.take("dave", Call())
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        made[0].end()
+        await third
+        assert not fourth.done()
+        made[1].end()
+        await fourth
+        for call in made[3:]:
+            call.end()
+        await room.take("carol", Call())
+
+    play(scenario())

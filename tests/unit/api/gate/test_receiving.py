@@ -1,6 +1,7 @@
 """What a caller may send before it has said what it wants: little, and not for long."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from tests.cluster.harness import run
 from tests.unit.api.gate.half_sent import HalfSent
 from tests.unit.api.world import eventually, refused, world
 
+STREAM = f"/{data_pb2.DESCRIPTOR.package}.Data/StreamReceive"
 SEND = f"/{data_pb2.DESCRIPTOR.package}.Data/Send"
 MIB = 1 << 20
 CALLS = 60
@@ -28,7 +30,7 @@ def test_half_sent_requests_take_a_bounded_amount_of_memory() -> None:
             leader = await made.leader()
             async with HalfSent.to(leader.address) as attacker:
                 for _ in range(CALLS):
-                    attacker.begin(SEND, 8 * MIB)
+                    attacker.begin(SEND, receiving.REQUEST_MAX_BYTES)
 
                 async def whole() -> int:
                     await attacker.pour(MIB)
@@ -134,6 +136,72 @@ def test_a_principal_has_a_limited_number_of_calls_and_streams(
                 assert refusals("streams") == 1
                 for call in open_calls:
                     call.cancel()
+
+    run(scenario())
+
+
+def test_a_node_has_a_limited_number_of_streams_and_keeps_some_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """gRPC may hold a whole request of each: half-sent ones of one client took 8 GiB."""
+    monkeypatch.setattr(calls, "STREAMS_MAX", 8)
+    monkeypatch.setattr(calls, "STREAMS_FEW", 1)
+
+    async def scenario() -> None:
+        async with world(is_secure=True) as made:
+            leader = await made.leader()
+            async with contextlib.AsyncExitStack() as stack:
+                names = ("carol", "dave", "erin")
+                carol, dave, erin = [
+                    data_pb2_grpc.DataStub(
+                        await stack.enter_async_context(made.channel(leader, name, Role.CLIENT))
+                    )
+                    for name in names
+                ]
+
+                async def opened(stub: Any, count: int) -> tuple[list[Any], int]:
+                    """Open so many streams; return them with the number of refused ones."""
+                    some = [stub.StreamReceive() for _ in range(count)]
+                    codes = [asyncio.ensure_future(call.code()) for call in some]
+                    await asyncio.wait(codes, timeout=1)
+                    found = [code.result() for code in codes if code.done()]
+                    for code in codes:
+                        code.cancel()
+                    return some, found.count(EXHAUSTED)
+
+                some, refused_count = await opened(carol, 9)
+                assert refused_count == 3  # a quarter of eight is for others
+                for stub in (dave, erin):
+                    more, refused_count = await opened(stub, 2)
+                    some += more
+                    assert refused_count == 1
+                for call in some:
+                    call.cancel()
+
+    run(scenario())
+
+
+def test_half_sent_streams_of_one_client_hold_a_bounded_amount(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit = 4
+    streams = (("streams", limit),)
+    monkeypatch.setattr(calls, "_LIMITS", {False: (), True: streams})
+
+    async def scenario() -> None:
+        async with world() as made:
+            leader = await made.leader()
+            async with HalfSent.to(leader.address) as attacker:
+                for _ in range(CALLS):
+                    attacker.begin(STREAM, receiving.REQUEST_MAX_BYTES)
+
+                async def whole() -> int:
+                    await attacker.pour(2 * MIB)
+                    return sum(sent == 2 * MIB for sent in attacker.sent.values())
+
+                await eventually(whole, lambda count: count >= limit)
+                taken = await attacker.pour(2 * MIB)
+                assert taken <= limit * 2 * MIB + CALLS * (receiving.WINDOW_BYTES + 65_535)
 
     run(scenario())
 
