@@ -25,6 +25,9 @@ POINTER_DEPTH_MAX: Final = 16
 POINTERS_PER_STUB_MAX: Final = 65_536
 CONNECTIONS_MAX: Final = 4_096
 CONNECTIONS_PER_ADDRESS_MAX: Final = 512
+"""Of an IPv4 address, or an IPv6 /64: all of one host's."""
+CONNECTIONS_FEW: Final = 16
+"""The last quarter of all connections is for addresses that have at most so many."""
 BIND_TIMEOUT_S: Final = 30.0
 """From accepting a connection to its bind."""
 IDLE_TIMEOUT_S: Final = 900.0

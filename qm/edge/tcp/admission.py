@@ -34,7 +34,7 @@ class Admission:
 
     def refusal(self, address: str) -> str | None:
         """Return the limit that forbids another connection from an address, or None."""
-        settings, own = self._settings, self._by_address.get(_place(address), 0)
+        settings, own = self._settings, self._by_address.get(place_of(address), 0)
         if self._connections >= settings.sessions_max:
             return TOO_MANY
         if own >= settings.sessions_per_address_max:
@@ -45,12 +45,12 @@ class Admission:
     def enter(self, address: str) -> None:
         """A connection was accepted."""
         self._connections += 1
-        self._by_address[_place(address)] += 1
+        self._by_address[place_of(address)] += 1
 
     def leave(self, address: str) -> None:
         """It is gone."""
         self._connections -= 1
-        _decrement(self._by_address, _place(address))
+        _decrement(self._by_address, place_of(address))
 
     def admit(self, queue_manager: Guid, pinged: bool) -> bool:
         """Return whether another session may claim this GUID; `SessionConfig.admit`."""
@@ -70,7 +70,7 @@ class Admission:
         _decrement(self._by_queue_manager, queue_manager)
 
 
-def _place(address: str) -> str:
+def place_of(address: str) -> str:
     """Return the unit that is limited: an IPv4 address, or an IPv6 /64, all of one host's."""
     if ":" not in address:
         return address

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import PINGS_MAX_COUNT, PINGS_PER_ADDRESS_MAX_COUNT
+from qm.edge.tcp.admission import place_of
 from qm.session import answer_ping
 from qm.wire.guid import Guid
 
@@ -47,7 +48,7 @@ class PingAnswerer(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """Answer to exactly the address and port that asked [MS-MQQB 2.1.2]."""
         host: str = addr[0]
-        if not self._is_affordable(host):
+        if not self._is_affordable(place_of(host)):
             self._metrics.ping("limited", host)
             return
         local_guid = self._queue_manager()

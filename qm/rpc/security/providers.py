@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
+from qm.edge.tcp.admission import place_of
 from qm.rpc.pdu.codes import AuthLevel, AuthType
 from qm.rpc.security.accounts import Logons
 from qm.rpc.security.ntlm import NtlmAcceptor, NtlmTarget
@@ -29,9 +30,11 @@ class OfferedProviders(Providers):
 
     @override
     def begin(self, auth_type: int, level: AuthLevel, address: str) -> Provider | None:
+        place = place_of(address)
+
         def ntlm() -> NtlmAcceptor:
             return NtlmAcceptor(
-                level, address, self._target(), self._logons, self._random_bytes, self._filetime
+                level, place, self._target(), self._logons, self._random_bytes, self._filetime
             )
 
         if auth_type == AuthType.NTLM:

@@ -12,8 +12,9 @@ import msgspec
 from qm.edge.tcp.listeners import Listeners, bind
 from qm.rpc.association.connection import Served
 from qm.rpc.interface import Interface
-from qm.rpc.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
+from qm.rpc.limits import CONNECTIONS_FEW, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
 from qm.rpc.server.call import Dispatcher, Implementations
+from qm.rpc.server.pace import Pace
 from qm.rpc.server.rpc_metrics import RpcMetrics
 from qm.rpc.server.tcp import Held, RpcConnection
 
@@ -50,6 +51,7 @@ class RpcPorts:
         self._connections: set[RpcConnection] = set()
         self._by_address: Counter[str] = Counter()
         self._held = Held()
+        self._pace = Pace()
         self._sweeping: asyncio.Task[None] | None = None
         self._ports = [
             (
@@ -80,6 +82,7 @@ class RpcPorts:
             self._admit,
             self._left,
             self._held,
+            self._pace,
             self._loop,
         )
 
@@ -94,18 +97,20 @@ class RpcPorts:
 
     def _admit(self, connection: RpcConnection) -> str:
         self._connections.add(connection)
-        self._by_address[connection.address] += 1
-        if len(self._connections) > CONNECTIONS_MAX:
+        self._by_address[connection.place] += 1
+        own = self._by_address[connection.place]
+        is_few = own <= CONNECTIONS_FEW
+        if len(self._connections) > (CONNECTIONS_MAX if is_few else CONNECTIONS_MAX * 3 // 4):
             return "connections"
-        if self._by_address[connection.address] > CONNECTIONS_PER_ADDRESS_MAX:
+        if own > CONNECTIONS_PER_ADDRESS_MAX:
             return "connections_per_address"
         return ""
 
     def _left(self, connection: RpcConnection) -> None:
         self._connections.discard(connection)
-        self._by_address[connection.address] -= 1
-        if not self._by_address[connection.address]:
-            del self._by_address[connection.address]
+        self._by_address[connection.place] -= 1
+        if not self._by_address[connection.place]:
+            del self._by_address[connection.place]
 
     async def _sweep(self) -> None:
         while True:
@@ -125,6 +130,7 @@ class RpcPorts:
             self._sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeping
+        self._pace.stop()
         for connection in list(self._connections):
             connection.close()
         for _, dispatcher, _ in self._ports:

@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from typing_extensions import override
 
+from qm.edge.tcp.admission import place_of
 from qm.edge.tcp.incomplete import Incomplete
 from qm.rpc.association.calls import IncomingCall
 from qm.rpc.association.connection import Cancelled, Connection, Event, Served
@@ -22,6 +23,7 @@ from qm.rpc.limits import (
     UNSENT_MAX_BYTES,
 )
 from qm.rpc.server.call import Call, Dispatcher
+from qm.rpc.server.pace import SLICE_BYTES, Pace, Paced
 from qm.rpc.server.rpc_metrics import RpcMetrics
 
 KEEPALIVE_AFTER_S: Final = 120
@@ -40,7 +42,7 @@ class Held:
         )
 
 
-class RpcConnection(asyncio.Protocol):
+class RpcConnection(asyncio.Protocol, Paced):
     """An accepted connection."""
 
     __slots__ = (
@@ -48,18 +50,22 @@ class RpcConnection(asyncio.Protocol):
         "_calls",
         "_dispatcher",
         "_held",
+        "_is_over",
         "_is_paused",
         "_is_unread",
         "_left",
         "_loop",
         "_metrics",
+        "_pace",
         "_receiving",
+        "_rest",
         "_served",
         "_since",
         "_state",
         "_transport",
         "address",
         "local",
+        "place",
     )
 
     _transport: asyncio.Transport
@@ -73,10 +79,11 @@ class RpcConnection(asyncio.Protocol):
         admit: Callable[["RpcConnection"], str],
         left: Callable[["RpcConnection"], None],
         held: "Held",
+        pace: Pace,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`admit`: returns why a connection is refused, or "". `left`: told of its end; `held`:
-        what all connections hold.
+        """`admit`: returns why a connection is refused, or "". `left`: told of its end; `held`,
+        `pace`: what all connections hold, and how they share the event loop.
         """
         self._served = served
         self._dispatcher = dispatcher
@@ -84,13 +91,17 @@ class RpcConnection(asyncio.Protocol):
         self._admit = admit
         self._left = left
         self._held = held
+        self._pace = pace
+        self._rest = b""
+        """Of what was received, the part that has not had its turn."""
+        self._is_over = False
         self._receiving: int | None = None
         self._is_unread = False
         self._loop = loop
         self._calls: dict[int, Call] = {}
         self._since = loop.time()
         self._is_paused = False
-        self.address = ""
+        self.address = self.place = ""
         self.local = ("", 0)
 
     # From the transport ------------------------------------------------------------------
@@ -99,6 +110,7 @@ class RpcConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self.place = place_of(self.address)
         name = transport.get_extra_info("sockname") or ("", 0)
         self.local = (str(name[0]), int(name[1]))
         raw = transport.get_extra_info("socket")
@@ -115,6 +127,25 @@ class RpcConnection(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         self._since = self._loop.time()
+        if self._rest:  # it was read before reading stopped
+            self._rest += data
+            return
+        self._rest = data
+        self._pace.offer(self)
+        if self._rest and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    @override
+    def take_slice(self) -> bool:
+        if self._is_over or self._is_paused:
+            return False
+        data, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
+        self._receive(data)
+        if not self._rest and not self._is_paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+        return bool(self._rest)
+
+    def _receive(self, data: bytes) -> None:
         for event in self._state.receive(data):
             self._on_event(event)
         for text in self._state.refusals:
@@ -127,6 +158,7 @@ class RpcConnection(asyncio.Protocol):
             is_new = receiving != before
             self._held.stubs.hold(self, self._state.received_bytes, is_new=is_new)
         if self._state.is_closing:
+            self._rest = b""
             if self._state.closing_reason:
                 self._metrics.refused("protocol", self.address, self._state.closing_reason)
             self._transport.close()
@@ -185,11 +217,15 @@ class RpcConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._is_paused:
             self._is_paused = False
-            self._transport.resume_reading()
+            if self._rest:
+                self._pace.offer(self)
+            else:
+                self._transport.resume_reading()
         self._note_unsent()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over, self._rest = True, b""
         self._metrics.closed()
         self._left(self)
         self._held.stubs.hold(self, 0, is_new=True)
