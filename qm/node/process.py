@@ -12,6 +12,7 @@ import uvloop
 
 from qm.node.config.loading import ConfigError, load
 from qm.node.config.schema import NodeConfig
+from qm.node.loop_watch import LoopWatch
 from qm.node.node import Node
 from qm.node.upkeep.descriptors import raise_limit, sessions_allowed
 from qm.observe import logs
@@ -82,7 +83,10 @@ async def _serve(config: NodeConfig) -> int:
         logger.critical("this node cannot start", exc_info=True)
         return EXIT_STATUS_FATAL
     logger.info("node %s runs", config.name)
+    watch = LoopWatch(node.metrics.histogram("quorate_event_loop_lag_seconds"))
+    watch.start()
     await stop.wait()
+    watch.stop()
     logger.info("node %s stops", config.name)
     try:
         await asyncio.wait_for(node.stop(), STOP_MAX_S)

@@ -21,6 +21,8 @@ from qm.edge.outgoing.link.resolver import SystemResolver
 from qm.node.config.addresses import AddressBook, host_and_port
 from qm.node.config.schema import NodeConfig
 from qm.node.config.tls import Identities, caller_files, certificate_files, peer_files
+from qm.node.grpc_guard import API_LIMITS, RELAY_LIMITS, GrpcGuard
+from qm.node.grpc_guard import LOOK_EVERY_S as CONNECTIONS_EVERY_S
 from qm.node.http_guard import HttpGuard
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import Yielding
@@ -143,6 +145,8 @@ class Service:
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = self._new_archiving() if config.archive.url else None
         self._descriptors = Descriptors(metrics)
+        ports = {config.api.port: API_LIMITS, config.raft.relay_port: RELAY_LIMITS}
+        self._grpc_guard = GrpcGuard(ports, metrics)
         self._certificates = Certificates(certificate_files(config.tls), metrics)
 
     def _open_replica(self, addresses: AddressBook, channels: Channels) -> ReplicatedStore:
@@ -349,6 +353,7 @@ class Service:
         begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead, is_durable=True)
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse, is_durable=True)
         begin("scrub", scrubber.STEP_EVERY_S, self.scrubber.step)
+        begin("connections", CONNECTIONS_EVERY_S, self._grpc_guard.look)
         begin("descriptors", descriptors.LOOK_EVERY_S, self._descriptors.look)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
         begin("announcing", REFRESH_EVERY_S, self._announce)

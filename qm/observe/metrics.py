@@ -103,6 +103,10 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_commit_index", _GAUGE, "Committed log index"),
     Metric("quorate_applied_index", _GAUGE, "Applied log index"),
     Metric("quorate_apply_lag_entries", _GAUGE, "Committed log entries not yet applied here"),
+    Metric(
+        "quorate_event_loop_lag_seconds", _HISTOGRAM, "Lateness of a timer of this node's loop",
+        (), SECONDS_BUCKETS,
+    ),
     Metric("quorate_elections_total", _COUNTER, "Changes of leader seen by this node"),
     Metric("quorate_raft_syncs_total", _COUNTER, "Syncs of the replicated log"),
     Metric("quorate_raft_entries_applied_total", _COUNTER, "Log entries applied"),
@@ -125,6 +129,10 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric(
         "quorate_http_refused_total", _COUNTER,
         "HTTP connections that this node closed, by reason", ("reason",),
+    ),
+    Metric(
+        "quorate_grpc_connections_ended_total", _COUNTER,
+        "gRPC connections that this node ended, as their address had too many", ("port",),
     ),
     Metric("quorate_descriptors", _GAUGE, "File descriptors: open, and allowed", ("state",)),
     Metric("quorate_members", _GAUGE, "Members by state", ("state",)),

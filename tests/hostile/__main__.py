@@ -5,6 +5,7 @@ Writes build/hostile.json, one object for each class of attack:
     inputs                   what the attacker sent: packets, calls, requests, datagrams or bytes
     tracebacks, deaths       of the nodes
     leader_changes           terms that began meanwhile
+    held_up                  lines of the nodes that their event loop was held up, and where
     rss_growth_<node>_mib    resident memory at the end, less that after a warm-up
     gap_p99_ms, gap_max_ms   times between two acknowledgements that a healthy sender waited for
     sent, lost, doubled      messages of the healthy senders
@@ -141,6 +142,7 @@ class Round:
             "tracebacks": site.tracebacks(self._history.with_suffix(".tracebacks")),
             "deaths": site.deaths,
             "leader_changes": term,
+            "held_up": site.held_up(),
             **{f"rss_growth_{node}_mib": round(grown[node], 1) for node in sorted(grown)},
             "gap_p99_ms": gaps[int(0.99 * len(gaps))] if gaps else 0.0,
             "gap_max_ms": gaps[-1] if gaps else 0.0,

@@ -17,6 +17,7 @@ import msgspec
 import uvloop
 
 from tests.hostile.calls import dead_letters, fuzz_grpc, half_sent, slow_streams
+from tests.hostile.console import console
 from tests.hostile.msmq import (
     bulk_4mib,
     byte_wise,
@@ -29,6 +30,7 @@ from tests.hostile.msmq import (
     slow_readers,
     tiny_missing,
 )
+from tests.hostile.rpc import rpc
 from tests.hostile.victim import Attack, Count, Victim
 from tests.hostile.web import fuzz_http
 
@@ -46,6 +48,8 @@ CLASSES: dict[str, tuple[Attack, ...]] = {
     "fuzz_grpc": (fuzz_grpc,),
     "fuzz_http": (fuzz_http,),
     "fuzz_udp": (fuzz_udp,),
+    "console": (console,),
+    "rpc": (rpc,),
     "many_guids": (many_guids,),
     "many_names": (many_names,),
     "dead_destinations": (dead_destinations,),

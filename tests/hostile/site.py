@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -16,9 +17,13 @@ from typing_extensions import override
 from qm.api.gate.identity import Role
 from qm.client.calls import Calls
 from qm.drill.targets.namespace_target import NamespaceTarget
+from qm.node.dev.layout import DevNode
 from qm.node.upkeep.pki import PEERS_FOLDER, create_authority, issue
 from qm.pb import control_pb2
+from qm.rpc.security.ntlm_keys import nt_hash
+from qm.rpc.users_file import User, write_users
 from tests.hostile.calls import FOREIGN, STRANGER
+from tests.hostile.rpc import PASSWORD, USER
 
 ATTACKER, SILENT = "attacker", "silent"
 SOURCES = range(32, 160)
@@ -29,6 +34,8 @@ _NICE = ("nice", "-n", "10")
 _MIB = 1 << 20
 _TRACEBACK = "Traceback (most recent"
 _TRACEBACK_LINES = 40
+_HELD_UP = '"kind": "held_up"'
+"""Of `qm.node.loop_watch`, at most once in 10 s."""
 
 
 class Site(NamespaceTarget):
@@ -55,6 +62,16 @@ class Site(NamespaceTarget):
         certificate, key = issue(pki / FOREIGN, FOREIGN, Role.ADMIN)
         certificate.rename(pki / f"{FOREIGN}.pem")
         key.rename(pki / f"{FOREIGN}.key")
+
+    @override
+    def _configure(self, node: DevNode) -> None:
+        """Serve RPC, to an account that an attacker has."""
+        super()._configure(node)
+        users = self._layout.folder / "users.toml"
+        write_users(users, [User(USER, nt_hash(PASSWORD).hex())])
+        path = json.dumps(str(users.resolve()))
+        with self._layout.config(node.name).open("a", encoding="utf-8") as config:
+            config.write(f"\n[rpc]\nenabled = true\nusers_file = {path}\n")
 
     def _on(self, host: str, *argv: str, text: str = "") -> None:
         command = self.spaces.command(host, *argv)
@@ -106,6 +123,11 @@ class Site(NamespaceTarget):
         if found:
             kept.write_text("\n".join(found), encoding="utf-8")
         return len(found)
+
+    def held_up(self) -> int:
+        """Return how often a node has written that its event loop was held up."""
+        logs = [self._layout.log(node.name).read_text(errors="replace") for node in self._members]
+        return sum(text.count(_HELD_UP) for text in logs)
 
     def keep_logs(self, folder: Path) -> None:
         """Copy what the nodes wrote: it says why a leader changed."""
