@@ -347,6 +347,11 @@ def test_open_and_close(world: World) -> None:
     assert {queue_id for _, queue_id in opened} == {orders}
     handles = [handle for handle, _ in opened]
     assert len(set(handles)) == 3
+    listed = {found.handle: found for found in all_opens(world)}
+    assert [listed[handle].client_id for handle in handles] == ["one", "one", "two"]
+    for found in listed.values():
+        assert (found.queue_id, found.format_name) == (orders, ORDERS)
+        assert (found.access, found.share_mode) == (RECEIVE, NONE)
     assert status_of(two, ORDERS, RECEIVE, DENY) == ErrorCode.MQ_ERROR_SHARING_VIOLATION
     world.arrive(packet(1))
     assert len(one.receive(opened[0])) == 1
@@ -356,6 +361,8 @@ def test_open_and_close(world: World) -> None:
     assert one.receive_outcome(opened[0]).status == ErrorCode.MQ_ERROR_INVALID_HANDLE
     handle, _ = two.open(ORDERS, RECEIVE, DENY)
     assert handle not in handles
+    (found,) = all_opens(world)
+    assert (found.handle, found.share_mode) == (handle, DENY)
 
 
 def all_opens(world: World) -> list[queries.OpenInfo]:

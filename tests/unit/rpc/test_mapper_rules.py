@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from qm.node.config import schema
-from qm.rpc.endpoint_mapper import HandleOnly, LookupIn, parse_tower
+from qm.rpc.endpoint_mapper import MAPPER, HandleOnly, LookupIn, parse_tower
 from qm.rpc.interface import Fault
 from qm.rpc.mgmt import MGMT, Mgmt, NameIn, StatisticsIn
+from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import NIL
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.remote_management.interface import QMMGMT
@@ -51,6 +52,18 @@ def test_a_lookup_handle_is_given_back() -> None:
     # With the nil handle a lookup begins anew.
     again = mapper().lookup(CALL, LookupIn(0, None, None, 1, freed.handle, 1))
     assert [one.annotation for one in again.entries.items] == [b"RemoteRead"]
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.4-01")
+def test_a_lookup_gives_all_in_portions_of_500_at_most() -> None:
+    takes, gives = MAPPER.operations[2].takes, MAPPER.operations[2].gives
+    found = mapper().lookup(CALL, LookupIn(0, None, None, 500, NIL, 500))
+    assert (found.count, found.handle, found.status) == (2, NIL, 0)
+    assert gives.unmarshal(gives.marshal(found))[0] == found
+    raw = takes.marshal(LookupIn(0, None, None, 1, NIL, 500))
+    assert takes.unmarshal(raw)[0] == LookupIn(0, None, None, 1, NIL, 500)
+    with pytest.raises(BadStub):
+        takes.unmarshal(raw[:-4] + struct.pack("<I", 501))
 
 
 @pytest.mark.spec("RP-RPCE-2.1.1.1-02")

@@ -13,7 +13,7 @@ from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError
 from qm.rpc.dcom.limits import UNPINGED_MAX_S
 from qm.rpc.dcom.mqac.wire import object_interfaces
-from qm.rpc.dcom.runtime.activation import IACTIVATION
+from qm.rpc.dcom.runtime.activation import IACTIVATION, IREMOTESCMACTIVATOR
 from qm.rpc.dcom.runtime.exporter import REFS_GIVEN
 from qm.rpc.dcom.runtime.identifiers import IID_ICLASSFACTORY, IID_IUNKNOWN, NULL
 from qm.rpc.dcom.runtime.objref import Objref
@@ -28,6 +28,7 @@ from tests.cluster.harness import run
 from tests.unit.rpc.dcom.scripts import clsid, dcom_world, iid
 from tests.unit.rpc.dcom.test_automation import read, written
 from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made
+from tests.unit.rpc.dialogue import Client, served, status_of
 
 Thing = type("Thing", (), {})
 UNKNOWN_OBJECT, UNKNOWN_SET = 1911, 1912
@@ -171,6 +172,25 @@ def test_a_variant_s_tag_agrees_with_its_type(tag: int) -> None:
     struct.pack_into("<I", raw, 16, tag)
     with pytest.raises(BadStub):
         read(bytes(raw))
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.4-03", "RP-DCOM-3.1.1.5.4-06", "RP-DCOM-3.1.2.5.2.3-02")
+def test_a_call_without_signature_reaches_no_object_and_makes_none() -> None:
+    info = object_interfaces()[iid("IMSMQQueueInfo4")]
+    for interface, opnum, status in ((info, 8, 5), (IREMOTESCMACTIVATOR, 4, 5)):
+        client = Client(
+            served(interfaces={(interface.syntax.uuid, interface.syntax.major): interface})
+        )
+        client.bound(interface)
+        assert status_of(client.request(2, opnum=opnum)) == status
+        assert client.events == []
+    unlocked = served(
+        interfaces={(info.syntax.uuid, 0): info}, levels={info.syntax.uuid: AuthLevel.NONE}
+    )
+    for opnum in (0, 1, 2):
+        client = Client(unlocked)
+        client.bound(info)
+        assert status_of(client.request(2, opnum=opnum)) == 0x1C010002
 
 
 # On a node ---------------------------------------------------------------------------------
