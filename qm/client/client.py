@@ -98,6 +98,11 @@ class Client:
         return self._sessions[self.client_id]
 
     @property
+    def is_open(self) -> bool:
+        """Whether its session goes on; one whose lease has ended is of no use any more."""
+        return self.client_id in self._sessions
+
+    @property
     def computer_name(self) -> str:
         """The cluster's computer name, as in format names and path names."""
         return self.main.computer_name

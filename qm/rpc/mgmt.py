@@ -105,7 +105,8 @@ class _SizedName(Type[SizedName]):
     @override
     def read(self, reader: Reader) -> SizedName:
         size, actual = read_bounds(reader)
-        return SizedName(size, reader.take(actual).rstrip(b"\0").decode("utf-8", "replace"))
+        raw, _, _ = reader.take(actual).partition(b"\0")
+        return SizedName(size, raw.decode("utf-8", "replace"))
 
     @override
     def write(self, writer: Writer, value: SizedName) -> None:

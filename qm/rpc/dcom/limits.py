@@ -20,6 +20,8 @@ CALLERS_MAX: Final = 4_096
 CALLS_WAITING_MAX: Final = 512
 """Calls of objects that wait for the cluster at once, blocked reads among them: each has a
 thread."""
+CALLS_WAITING_PER_CALLER_MAX: Final = 256
+"""Of them those of one account at one address."""
 PING_PERIOD_S: Final = 120.0
 """[MS-DCOM] 3.2.6.1."""
 UNPINGED_MAX_S: Final = 3 * PING_PERIOD_S

@@ -159,7 +159,7 @@ class Dcom(Creator):
     def _in_background(self, function: Callable[[], Any]) -> None:
         if self._is_stopped:
             return
-        task = self._objects.run_in_background(function)
+        task = asyncio.ensure_future(self._objects.run_in_background(function))
         self._background.add(task)
         task.add_done_callback(partial(_forget, self._background))
 

@@ -252,6 +252,7 @@ class _Array(Type[SafeArray]):
         length = reader.u32()
         if length > ELEMENTS_MAX and element is not BYTES:
             raise BadStub(f"an array of {length} elements; {ELEMENTS_MAX} are allowed")
+        found.items = b"" if element is BYTES else []
         if reader.u32():
             reader.defer(_Sized(element, length), partial(setattr, found, "items"))
         elif length:

@@ -62,6 +62,11 @@ class Caller:
         self._client = client
         self.idle_since: float | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its session goes on."""
+        return self._client.is_open
+
     async def close(self) -> None:
         """End its sessions: what they hold is released, received messages are confirmed."""
         try:
@@ -69,6 +74,13 @@ class Caller:
         except ClientError as error:
             # Their leases do the same a little later.
             logger.info("the sessions of %s end with their leases: %s", self.owner.name, error)
+
+
+def _is_of_use(found: "asyncio.Future[Caller]") -> bool:
+    """Whether a caller is being opened, or is open and its session goes on."""
+    if not found.done():
+        return True
+    return not found.cancelled() and found.exception() is None and found.result().is_open
 
 
 class Callers:
@@ -83,7 +95,7 @@ class Callers:
     async def of(self, owner: Owner, identity: Identity) -> Caller:
         """Return a caller, whose client is opened by its first object. Raises ComError."""
         found = self._by_owner.get(owner)
-        if found is None or (found.done() and (found.cancelled() or found.exception())):
+        if found is None or not _is_of_use(found):
             if len(self._by_owner) >= CALLERS_MAX:
                 raise ComError(Hresult.E_OUTOFMEMORY, "too many callers")
             found = asyncio.ensure_future(self._open(owner, identity))

@@ -71,10 +71,14 @@ _MAKERS: Final[Mapping[str, Make]] = {
     "MSMQDestination": MSMQDestination,
     "MSMQManagement": MSMQManagement,
     "MSMQMessage": MSMQMessage,
+    "MSMQOutgoingQueueManagement": lambda service: MSMQOutgoingQueueManagement(
+        MSMQManagement(service)
+    ),
     "MSMQQuery": MSMQQuery,
     "MSMQQueue": MSMQQueue,
     "MSMQQueueInfo": MSMQQueueInfo,
     "MSMQQueueInfos": MSMQQueueInfos,
+    "MSMQQueueManagement": lambda service: MSMQQueueManagement(MSMQManagement(service)),
     "MSMQTransaction": lambda _: MSMQTransaction(),
 }
 _NAMES: Final[Mapping[type, str]] = {
@@ -143,7 +147,7 @@ class ObjectClasses(Classes):
             return target if iid == IID_IENUMVARIANT else None
         if isinstance(target, ConnectionPoints):
             return target if iid == definitions().named("IEnumConnectionPoints").guid else None
-        if isinstance(target, MSMQManagement) and iid in _management_iids():
+        if type(target) is MSMQManagement and iid in _management_iids():
             return _management(target, _management_iids()[iid])
         return target if iid in interfaces_of(type(target)) else None
 

@@ -5,6 +5,7 @@ object ends the calls that wait in it.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -14,6 +15,7 @@ from qm.client.mqac.transaction import TransactionImpl
 from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.limits import CALLS_WAITING_PER_CALLER_MAX
 from qm.rpc.dcom.mqac.definitions import Method, Parameter, definitions
 from qm.rpc.dcom.mqac.enumerator import Enumerator
 from qm.rpc.dcom.mqac.late_binding import (
@@ -44,7 +46,7 @@ from qm.rpc.dcom.mqac.values import (
     variant_of,
 )
 from qm.rpc.dcom.mqac.wire import method_at, out_type
-from qm.rpc.dcom.runtime.exporter import Exporter, Pointer
+from qm.rpc.dcom.runtime.exporter import Exporter, Owner, Pointer
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IENUMVARIANT, IID_IUNKNOWN, NULL
 from qm.rpc.dcom.runtime.objref import BadObjref, CustomRef, Objref, parse_objref, write_objref
 from qm.rpc.dcom.runtime.places import Places
@@ -55,6 +57,7 @@ from qm.rpc.server.call import Call
 from qm.wire.guid import Guid
 
 ADVISE: Final = "Advise"
+BUSY_PAUSE_S: Final = 1.0
 ENUMERATED_MAX: Final = 1_024
 """Values of one IEnumVARIANT::Next."""
 Results = list[Any]
@@ -70,6 +73,7 @@ class Objects:
         self._threads = threads
         self._waiting: dict[int, set[Work]] = {}
         """Calls that wait, by the object's identity."""
+        self._waiting_of: Counter[Owner] = Counter()
 
     # The vtable ----------------------------------------------------------------------------
 
@@ -321,13 +325,20 @@ class Objects:
         made: Callable[[], Any],
         finish: Callable[[Done], Results],
     ) -> Results:
+        owner = pointer.of.owner
+        if self._waiting_of[owner] >= CALLS_WAITING_PER_CALLER_MAX:
+            raise Fault(FaultStatus.SERVER_TOO_BUSY, f"too many calls of {owner.name} wait")
         work = Work()
         call.on_end = lambda _: work.give_up()
         ended = self.waits(pointer.of.target, work)
+        self._waiting_of[owner] += 1
         try:
             done = await self._threads.run(work, partial(executed, made))
         finally:
             ended()
+            self._waiting_of[owner] -= 1
+            if not self._waiting_of[owner]:
+                del self._waiting_of[owner]
             # A call that lasted is a sign of life when it ends (RP-A65).
             pointer.of.seen_at = self._places.now()
         return finish(done)
@@ -350,9 +361,15 @@ class Objects:
         for work in list(self._waiting.get(id(target), ())):
             work.give_up()
 
-    def run_in_background(self, function: Callable[[], Any]) -> "asyncio.Task[Any]":
+    async def run_in_background(self, function: Callable[[], Any]) -> None:
         """Have something done that nobody waits for; its errors are the objects' own."""
-        return asyncio.ensure_future(self._threads.run(Work(), partial(executed, function)))
+        while True:
+            try:
+                await self._threads.run(Work(), partial(executed, function))
+            except Fault:
+                await asyncio.sleep(BUSY_PAUSE_S)  # all threads are taken
+            else:
+                return
 
 
 def _reference(raw: bytes) -> Objref | CustomRef:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from qm.rpc.client import RpcFailed
 from qm.rpc.dcom.automation.dispatch import IDISPATCH
-from qm.rpc.dcom.hresults import Hresult
+from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.runtime.exporter import node_of
 from qm.rpc.interface import Fault
 from tests.cluster.harness import run
-from tests.unit.rpc.dcom.scripts import RECEIVE, dcom_world
+from tests.unit.rpc.dcom.scripts import RECEIVE, SEND, dcom_world
 
 
 def test_a_program_goes_on_with_new_objects_at_another_node() -> None:
@@ -62,6 +63,54 @@ def test_a_leader_that_dies_is_a_late_answer() -> None:
             found = await waiting
             assert await found.get("Body") == "after the old leader"
             program.close()
+            sender.close()
+
+    run(scenario())
+
+
+PROGRAMS = 8
+MESSAGES = 60
+
+
+def test_a_node_that_dies_under_many_programs_doubles_nothing_that_they_saw() -> None:
+    """What a lost call had taken is not seen again: it waits for the end of its session's lease."""
+
+    async def scenario() -> None:
+        async with dcom_world(3) as world:
+            await world.harness.leader()
+            here, there = await world.harness.followers()
+            sender = await world.program(node=there)
+            await (await sender.queue_info()).call("Create")
+            target, message = await sender.opened(SEND), await sender.create("MSMQMessage")
+            for number in range(MESSAGES):
+                await message.put("Body", number)
+                await message.call("Send", target)
+            seen: list[int] = []
+            is_over = asyncio.Event()
+
+            async def work() -> None:
+                program = await world.program(node=here)
+                queue = await program.opened(RECEIVE)
+                while not is_over.is_set():
+                    try:
+                        found = await queue.call("Receive", ReceiveTimeout=5000)
+                        seen.append(await found.get("Body"))
+                    except (RpcFailed, Fault, ComError):
+                        break
+                    if len(seen) == MESSAGES // 3:
+                        is_over.set()
+                        await world.harness.kill(here.name)
+                program.close()
+
+            await asyncio.gather(*(work() for _ in range(PROGRAMS)))
+            assert is_over.is_set()
+            queue = await sender.opened(RECEIVE)
+            with contextlib.suppress(ComError):
+                while True:
+                    found = await queue.call("Receive", ReceiveTimeout=500)
+                    seen.append(await found.get("Body"))
+            assert len(seen) == len(set(seen))
+            assert len(seen) >= MESSAGES - PROGRAMS
             sender.close()
 
     run(scenario())

@@ -15,13 +15,14 @@ from qm.rpc.dcom.automation.vartypes import BYREF, VarType
 from qm.rpc.dcom.hresults import OR_INVALID_OXID, OR_INVALID_SET, ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.wire import object_interfaces
-from qm.rpc.dcom.runtime.activation import IACTIVATION, ICLASSFACTORY
+from qm.rpc.dcom.runtime.activation import IACTIVATION, ICLASSFACTORY, IREMOTESCMACTIVATOR
 from qm.rpc.dcom.runtime.identifiers import IID_ICLASSFACTORY, IID_IUNKNOWN, NULL
 from qm.rpc.dcom.runtime.objref import Objref, parse_objref, write_objref
-from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN, InterfaceRef
+from qm.rpc.dcom.runtime.properties import Wanted, parse_reply, write_wanted
+from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN, IREMUNKNOWN2, InterfaceRef
 from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER
 from qm.rpc.interface import Fault
-from qm.rpc.pdu.codes import FaultStatus
+from qm.rpc.pdu.codes import AuthLevel, FaultStatus
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
 from tests.unit.rpc.dcom.scripts import (
@@ -145,6 +146,7 @@ def test_bodies_keep_their_types() -> None:
 # Transactions ------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("AC-3.11.4-09")
 def test_a_transaction_is_all_or_nothing_and_its_release_aborts_it() -> None:
     async def scenario() -> None:
         async with dcom_world() as world:
@@ -426,17 +428,91 @@ def test_old_clients_activate_by_plain_parameters() -> None:
 
 
 @pytest.mark.spec("RP-DCOM-3.1.2.5.2.3-01")
+@pytest.mark.spec("AC-1.9-64")
+def test_every_class_is_made_with_each_of_its_interfaces() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            for coclass in definitions().coclasses:
+                wanted = [iid(name) for name in coclass.interfaces]
+                refs = await program.server.create(coclass.guid, *wanted)
+                assert [one.iid for one in refs] == wanted
+                assert len({one.oid for one in refs}) == 1
+                await program.server.release(*refs)
+            outgoing = await program.create("MSMQOutgoingQueueManagement")
+            with pytest.raises(ComError) as uninitialized:
+                await outgoing.get("State")
+            assert uninitialized.value.status == ErrorCode.MQ_ERROR_UNINITIALIZED_OBJECT
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-DCOM-2.2.18.4-01", "RP-DCOM-2.2.19.3-02", "RP-DCOM-2.2.19.4-01")
+def test_references_say_where_their_objects_are() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            node = await world.harness.leader()
+            program = await world.program()
+            message = await program.create("MSMQMessage")
+            assert message.ref.resolver.addresses == (node.host,)
+            assert message.ref.resolver.services == (9, 10)
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-DCOM-2.2.18-02", "RP-DCOM-3.1.1.5.7.1.1-01", "RP-DCOM-3.1.1.5.6.1.1-03")
+def test_references_that_are_none_and_queries_of_the_second_kind() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            server = program.server
+            (message,) = await server.create(clsid("MSMQMessage"), MESSAGE4.syntax.uuid)
+            send = opnum("IMSMQMessage4", "Send")
+            for raw in (b"MEOX" + bytes(60), b"MEOW\0\0\0" + bytes(60), b"MEOW"):
+                found = await server.call(message.ipid, MESSAGE4, send, [raw, OMITTED])
+                assert found == [Hresult.RPC_E_INVALID_OBJREF]
+            client = server._objects
+            assert client is not None
+            await client.add(IREMUNKNOWN2)
+            wanted = [iid("IMSMQMessage2"), iid("IMSMQQueue")]
+            given = [server.this(), message.ipid, 2, wanted]
+            _, statuses, pointers, overall = await client.call(
+                IREMUNKNOWN2, 6, given, object_uuid=server.ipid_rem_unknown
+            )
+            assert statuses == [0, Hresult.E_NOINTERFACE]
+            assert overall == Hresult.S_FALSE
+            assert pointers[1] is None
+            assert parse_objref(pointers[0]).iid == wanted[0]
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-DCOM-3.1.2.5.2.3.3-01", "RP-DCOM-2.2.22.2.8-02")
+def test_nothing_is_aggregated_and_the_hint_is_integrity() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            client = await program.server.resolver()
+            wanted = write_wanted(Wanted(clsid("MSMQMessage"), (IID_IUNKNOWN,)))
+            given = [program.server.this(), b"anything", wanted]
+            _, blob, status = await client.call(IREMOTESCMACTIVATOR, 4, given)
+            assert status == 0
+            assert parse_reply(blob).hint == AuthLevel.INTEGRITY
+            program.close()
+
+    run(scenario())
+
+
 def test_what_cannot_be_made_is_said() -> None:
     async def scenario() -> None:
         async with dcom_world() as world:
             program = await world.program()
-            for wanted, status in (
-                (bytes(16), Hresult.REGDB_E_CLASSNOTREG),
-                (clsid("MSMQQueueManagement"), Hresult.REGDB_E_CLASSNOTREG),
-            ):
-                with pytest.raises(ComError) as refused:
-                    await program.server.create(wanted, IID_IUNKNOWN)
-                assert refused.value.status == status
+            with pytest.raises(ComError) as refused:
+                await program.server.create(bytes(16), IID_IUNKNOWN)
+            assert refused.value.status == Hresult.REGDB_E_CLASSNOTREG
             with pytest.raises(ComError) as none:
                 await program.server.create(clsid("MSMQMessage"), iid("IMSMQQueue"))
             assert none.value.status == Hresult.E_NOINTERFACE

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, REFERENCES_MAX, UNPINGED_MAX_S
 from qm.rpc.dcom.runtime.exporter import REFS_GIVEN, Exporter, Owner, Pointer, node_of
-from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
+from qm.rpc.dcom.runtime.identifiers import (
+    CLSID_INSTANCE,
+    CLSID_INSTANTIATION,
+    CLSID_PROPERTIES_IN,
+    CLSID_SCM_REQUEST,
+    IID_IUNKNOWN,
+    IID_PROPERTIES_IN,
+    guid,
+)
 from qm.rpc.dcom.runtime.objref import (
     DUAL_STRING_ARRAY,
     BadObjref,
@@ -24,13 +32,17 @@ from qm.rpc.dcom.runtime.objref import (
     write_custom,
     write_objref,
 )
-from qm.rpc.dcom.runtime.orpc import ORPC_THIS, Extension, Listed, OrpcThis
+from qm.rpc.dcom.runtime.orpc import ORPC_THAT, ORPC_THIS, Extension, Listed, OrpcThis
 from qm.rpc.dcom.runtime.properties import (
+    _INSTANTIATION,
+    _SCM_REQUEST,
     BadProperties,
     Reply,
     Wanted,
+    _blob,
     parse_reply,
     parse_wanted,
+    serialized,
     write_reply,
     write_wanted,
 )
@@ -124,9 +136,94 @@ def test_no_blob_does_harm(noise: bytes, at: int) -> None:
         parse_wanted(bytes(raw))
 
 
+def blob(*properties: tuple[bytes, bytes]) -> bytes:
+    return _blob(IID_PROPERTIES_IN, CLSID_PROPERTIES_IN, properties)
+
+
+def instantiation(count: int = 1, flags: int = 0) -> tuple[bytes, bytes]:
+    iids = [IID_IUNKNOWN] * count or None
+    value = [clsid("MSMQQueue"), 0x7777, flags, 1, count, 9, iids, 4711, (5, 1)]
+    return CLSID_INSTANTIATION, serialized(_INSTANTIATION, value)
+
+
+@pytest.mark.spec(
+    "RP-DCOM-2.2.22.2.1-03",
+    "RP-DCOM-2.2.22.2.1-04",
+    "RP-DCOM-2.2.22.2.2-01",
+    "RP-DCOM-2.2.22.2.2-02",
+    "RP-DCOM-2.2.22.2.7-01",
+)
+def test_what_an_activation_does_not_need_is_skipped() -> None:
+    wanted = Wanted(clsid("MSMQQueue"), (IID_IUNKNOWN,))
+    special, security = guid_of("000001b9"), guid_of("000001a6")
+    assert parse_wanted(blob(instantiation(flags=0x0C))) == wanted
+    for size in (96, 88):  # both layouts of SpecialPropertiesData
+        properties = ((special, b"\xff" * size), (security, b"\xee" * 24), instantiation())
+        assert parse_wanted(blob(*properties)) == wanted
+
+
+@pytest.mark.spec("RP-DCOM-2.2.22.2.1-01", "RP-DCOM-2.2.22.2.1-02", "RP-DCOM-2.2.22.2.3-01")
+def test_what_an_activation_needs() -> None:
+    with pytest.raises(BadProperties):
+        parse_wanted(blob((guid_of("000001b9"), bytes(96))))
+    for count in (0, 65):
+        with pytest.raises(BadProperties):
+            parse_wanted(blob(instantiation(count)))
+    assert parse_wanted(blob(instantiation(), (CLSID_INSTANCE, bytes(40)))).has_state
+
+
+@pytest.mark.spec("RP-DCOM-2.2.22.2.4-01")
+def test_clients_speak_tcp() -> None:
+    def request(*protocols: int) -> tuple[bytes, bytes]:
+        value = [None, [3, len(protocols), list(protocols) or None]]
+        return CLSID_SCM_REQUEST, serialized(_SCM_REQUEST, value)
+
+    for each in (request(), request(7), request(15, 7)):
+        assert parse_wanted(blob(instantiation(), each)).clsid == clsid("MSMQQueue")
+    with pytest.raises(BadProperties):
+        parse_wanted(blob(instantiation(), request(15)))
+
+
+def guid_of(first: str) -> bytes:
+    return guid(f"{first}-0000-0000-c000-000000000046")
+
+
+@pytest.mark.spec(
+    "RP-DCOM-2.2.22.2.9-01",
+    "RP-DCOM-2.2.22.2.9-02",
+    "RP-DCOM-2.2.22.2.9-03",
+    "RP-DCOM-2.2.22.1-03",
+)
 def test_replies_hold_interfaces_that_are_missing() -> None:
     reply = Reply([IID_IUNKNOWN] * 2, [0, 0x80004002], [b"abc", None], 7, HERE, bytes(16), 5)
-    assert parse_reply(write_reply(reply)) == reply
+    raw = write_reply(reply)
+    assert parse_reply(raw) == reply
+    # The header's destination context, and which property stands first.
+    head = raw.index(b"MEOW") + 24 + 16 + 8 + 8 + 16
+    assert raw[head + 12 : head + 16] == b"\2\0\0\0"
+    assert 0 < raw.index(guid_of("00000339"), head) < raw.index(guid_of("000001b6"), head)
+
+
+@pytest.mark.spec(
+    "RP-DCOM-2.2.11-01", "RP-DCOM-2.2.13.3-01", "RP-DCOM-2.2.13.3-03", "RP-DCOM-2.2.13.4-01"
+)
+def test_heads_of_requests_and_answers() -> None:
+    this, that = Listed((ORPC_THIS,)), Listed((ORPC_THAT,))
+    raw = bytearray(this.marshal([OrpcThis(b"c" * 16)]))
+    assert bytes(raw) == bytes.fromhex("0500 0700 00000000 00000000") + b"c" * 16 + bytes(4)
+    raw[8:12] = b"\xff" * 4
+    assert this.unmarshal(bytes(raw)) == ([OrpcThis(b"c" * 16)], 32)
+    assert that.marshal([None]) == bytes(8)
+
+
+@pytest.mark.spec("RP-DCOM-2.2.18.5-01")
+def test_handlers_and_extended_references_are_read_as_standard_ones() -> None:
+    raw = vector("rpc_dcom_objref_standard")
+    known = parse_objref(raw)
+    handler = raw[:4] + b"\2" + raw[5:64] + bytes(16) + raw[64:]
+    assert parse_objref(handler) == known
+    extended = raw[:4] + b"\x08" + raw[5:64] + b"NSYV" + raw[64:]
+    assert parse_objref(extended) == known
 
 
 # ORPC ------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from qm.client.signing import new_signer
 from qm.rpc.dcom.automation.dispatch import IENUMVARIANT, InvokeFlag, arguments_of
-from qm.rpc.dcom.automation.variant import Variant
-from qm.rpc.dcom.automation.vartypes import ARRAY, BYTES, VarType
+from qm.rpc.dcom.automation.variant import Variant, array_of
+from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.wire import object_interfaces
@@ -233,6 +234,62 @@ def test_a_transaction_has_an_inner_one_that_another_object_takes() -> None:
             with pytest.raises(ComError) as coordinator:
                 await refused.call("BeginTransaction")
             assert coordinator.value.status == ErrorCode.MQ_ERROR_DTC_CONNECT
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.13.4.1.1-05", "AC-3.13.4.1.3-06", "AC-3.10.4.1.26-11")
+def test_queries_take_variants_of_the_document_s_types() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            for number, flag in enumerate(
+                (Variant(VarType.BOOL, 0xFFFF), Variant(VarType.BOOL, 1), Variant(VarType.I4, 1))
+            ):
+                info = await program.queue_info(rf".\private$\flag{number}")
+                await info.call("Create", flag)
+                assert await slot(info, "IMSMQQueueInfo4", "IsTransactional2") == -1
+            info = await program.queue_info(r"QUORATE\shown")
+            await info.put("Label", "found by its label")
+            await info.call("Create")
+            query = await program.create("MSMQQuery")
+            guid = "{" + await info.get("QueueGuid") + "}"
+            since = Variant(VarType.DATE, 36_526.0)
+            greater = Variant(VarType.I4, 4)
+            for name in ("LookupQueue", "LookupQueue_v2"):
+                for terms in (
+                    {"QueueGuid": guid},
+                    {"Label": "found by its label"},
+                    {"CreateTime": since, "RelCreateTime": greater},
+                ):
+                    found = await query.call(name, **terms)
+                    await found.call("Reset")
+                    one = await found.call("Next")
+                    assert await one.get("Label") == "found by its label"
+                    assert await found.call("Next") is None
+                with pytest.raises(ComError) as invalid:
+                    await query.call(name, QueueGuid="no braces")
+                assert invalid.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.17.4.1.89-02", "AC-3.2.4.2.1-10")
+def test_bytes_are_arrays_of_bytes() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            fresh = await program.create("MSMQMessage")
+            assert (await slot(fresh, "IMSMQMessage4", "CompoundMessage")).vt == BYTES
+            application = await program.create("MSMQApplication")
+            certificate = new_signer("alice", 2048, 1).certificate
+            array = array_of(VarType.UI1, certificate)
+            for given in (array, Variant(BYREF | BYTES, array.value)):
+                await application.call("RegisterCertificate", ExternalCertificate=given)
+            with pytest.raises(ComError):
+                await application.call("RegisterCertificate", ExternalCertificate=b"no certificate")
             program.close()
 
     run(scenario())
