@@ -5,7 +5,7 @@ Any text ends in a value or in a `QueueNameError` that carries the MQ_ERROR code
 """
 
 from qm.names.alias import LocalAliases
-from qm.names.capability import DirectoryUse, check_sendable, check_transport, directory_use
+from qm.names.capability import check_sendable, check_transport
 from qm.names.conversion import direct_of_path, path_of_direct
 from qm.names.direct import DirectAddress, DirectName, DirectProtocol, DirectSystemName
 from qm.names.errors import FormatNameError, PathNameError, QueueNameError
@@ -41,7 +41,6 @@ __all__ = [
     "DirectName",
     "DirectProtocol",
     "DirectSystemName",
-    "DirectoryUse",
     "DistributionListName",
     "FormatName",
     "FormatNameError",
@@ -61,7 +60,6 @@ __all__ = [
     "check_sendable",
     "check_transport",
     "direct_of_path",
-    "directory_use",
     "format_name_key",
     "format_name_text",
     "is_read_only",

@@ -3,48 +3,15 @@
 These functions do not know which queues exist; they tell what no queue of such a name could do.
 """
 
-from enum import IntEnum
-
 from qm.names.direct import DirectName, DirectProtocol, DirectSystemName
 from qm.names.errors import unsupported_operation
 from qm.names.format_name import (
-    DistributionListName,
     FormatName,
     MulticastName,
     MultipleElementName,
-    PrivateName,
-    PublicName,
     format_name_text,
     is_read_only,
 )
-
-
-class DirectoryUse(IntEnum):
-    """What a queue manager must ask the directory before it can use a name."""
-
-    NONE = 0
-    """Nothing: the name works in workgroup mode [MS-MQMQ 2.1.2]."""
-    COMPUTER = 1
-    """The location of the computer, for routing; never the queue [MS-MQMQ 2.1.4]."""
-    OBJECT = 2
-    """The object whose GUID the name holds: a queue [2.1.3] or a group [2.1.5]."""
-
-
-def directory_use(name: FormatName) -> DirectoryUse:
-    """Return what the directory is needed for.
-
-    A multiple-element name needs the most that any of its elements needs: unless the answer is
-    NONE, it cannot be used while the directory is out of reach [MS-MQMQ 2.1.7].
-    """
-    match name:
-        case MultipleElementName():
-            return max(map(directory_use, name.elements), default=DirectoryUse.NONE)
-        case PublicName() | DistributionListName():
-            return DirectoryUse.OBJECT
-        case PrivateName():
-            return DirectoryUse.COMPUTER
-        case _:
-            return DirectoryUse.NONE
 
 
 def check_sendable(name: FormatName) -> None:

@@ -16,8 +16,8 @@ Rules for all of them:
 
 - Any bytes give a value, "more is needed" (None), or one `ProtocolError`; errors of our own callers
   are `ValueOutOfRange`.
-- `write` accepts exactly the values that `parse` can return. Rules that bind senders only are in
-  `qm.wire.packets.sender_rules`.
+- `write` accepts exactly the values that `parse` can return. Rules that bind senders only are kept
+  by who makes messages: `qm.api.convert.packets` and `qm.edge.outgoing.packets`.
 - A reserved field that may hold anything is kept; a bit that should be sent clear is not kept.
 """
 
@@ -40,7 +40,6 @@ from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, 
 from qm.wire.packets.packet import Packet, PacketKind, packet_kind, parse_packet, write_packet
 from qm.wire.packets.peek import Head
 from qm.wire.packets.ping import Ping, parse_ping, write_ping
-from qm.wire.packets.sender_rules import check_sender_rules
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import MessageIdentifier, TxSequenceId
 from qm.wire.structures.queue_name import (
@@ -94,7 +93,6 @@ __all__ = [
     "UserHeader",
     "UserMessage",
     "ValueOutOfRange",
-    "check_sender_rules",
     "frame_packet",
     "is_order_queue",
     "order_queue_at",

@@ -13,9 +13,6 @@ MESSAGE_CLASS_CUSTOM_MASK: Final = 0xE1FF
 MESSAGE_CLASS_NEGATIVE_BIT: Final = 0x8000
 """Set in every negative acknowledgment; inferred from the values of the table."""
 
-MESSAGE_CLASS_RECEIVE_BIT: Final = 0x4000
-"""Set when the event happened at or after arrival in the queue; inferred from the values."""
-
 
 class MessageClass(IntEnum):
     """MESSAGE_CLASS_VALUES; the specification writes each member with the prefix MQMSG_CLASS_."""
@@ -109,38 +106,3 @@ def is_custom_message_class(value: int) -> bool:
 def is_negative(value: int) -> bool:
     """Tell whether the class reports a failure."""
     return bool(value & MESSAGE_CLASS_NEGATIVE_BIT)
-
-
-def is_receive_event(value: int) -> bool:
-    """Tell whether the class reports what happened in the destination queue, not on the way."""
-    return bool(value & MESSAGE_CLASS_RECEIVE_BIT)
-
-
-def acknowledge_flag(value: int) -> AcknowledgeFlags | None:
-    """Return the flag by which a sender asks for this administration class; None for others."""
-    if message_class_role(value) is not MessageClassRole.ADMINISTRATION:
-        return None
-    if is_negative(value):
-        return AcknowledgeFlags.NR if is_receive_event(value) else AcknowledgeFlags.NA
-    return AcknowledgeFlags.PR if is_receive_event(value) else AcknowledgeFlags.PA
-
-
-def expiry_class(*, reached_queue: bool) -> MessageClass:
-    """Return the class that reports an expired message.
-
-    Before arrival it is the same whether TimeToBeReceived or TimeToReachQueue lapsed.
-    """
-    if reached_queue:
-        return MessageClass.NACK_RECEIVE_TIMEOUT
-    return MessageClass.NACK_REACH_QUEUE_TIMEOUT
-
-
-def transaction_mismatch_class(
-    *, message_transactional: bool, queue_transactional: bool
-) -> MessageClass | None:
-    """Return the class that refuses a message whose kind does not match its queue; else None."""
-    if message_transactional == queue_transactional:
-        return None
-    if message_transactional:
-        return MessageClass.NACK_NOT_TRANSACTIONAL_Q
-    return MessageClass.NACK_NOT_TRANSACTIONAL_MSG

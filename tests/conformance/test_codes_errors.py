@@ -3,11 +3,17 @@
 import json
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from qm.client.errors import MqError
+from qm.client.mqac import MSMQMessage, MSMQService
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
 from qm.names import errors as name_errors
 from qm.wire.codes import CUSTOMER_BIT, ErrorCode, facility, is_failure, is_vendor_code
+from tests.unit.model.world import World, request
 
 CATALOGUE = Path(__file__).parents[1] / "data" / "spec" / "mqmq.jsonl"
 ROWS: dict[str, str] = {
@@ -88,3 +94,26 @@ def test_names_answer_with_codes_of_the_table() -> None:
     assert ErrorCode(name_errors.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME).value == 0xC00E0014
     assert ErrorCode(name_errors.MQ_ERROR_ILLEGAL_FORMATNAME).value == 0xC00E001E
     assert ErrorCode(name_errors.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION).value == 0xC00E0020
+
+
+@pytest.mark.spec("MQ-2.4-20", "MQ-2.4-32", "MQ-2.3.1.8-01")
+def test_limits_of_the_table_are_answered_with_its_codes() -> None:
+    world = World()
+
+    def created(name: str, **attributes: object) -> int:
+        values = {key: encode_attribute(value) for key, value in attributes.items()}
+        identifier = name.encode().ljust(16, b"-")
+        return world.one(
+            commands.CreateQueue(request(), identifier, identifier[::-1], f".\\{name}", values,
+                                 b"", ())
+        ).status  # fmt: skip
+
+    assert created("long", label="l" * 125) == 0xC00E_005D
+    assert created("short", label="l" * 124) == 0
+    with pytest.raises(MqError) as raised:
+        MSMQMessage(cast(MSMQService, None)).Label = "l" * 250
+    assert raised.value.code == 0xC00E_005D
+    assert created("many", **{f"a{n}": 1 for n in range(129)}) == 0xC00E_009A
+    assert created("fewer", **{f"a{n}": 1 for n in range(128)}) == 0xC00E_0039
+    assert created("signed", authentication=True) == 0
+    assert world.client().send("DIRECT=OS:vhost\\signed").status == 0xC00E_009B

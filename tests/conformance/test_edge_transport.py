@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+from functools import partial
 from typing import cast
 
 import pytest
 
 from qm.edge import EdgeSettings
+from qm.edge.outgoing import OutgoingSettings
 from qm.wire.packets.ping import Ping, parse_ping, write_ping
-from tests.unit.edge.world import ADDRESS, PEER, Peer, World, run, until, world
+from tests.conformance.catalogue import REPOSITORY
+from tests.unit.edge.outgoing.world import Peer as Receiver
+from tests.unit.edge.outgoing.world import SendingCluster
+from tests.unit.edge.world import ADDRESS, OWN, PEER, Peer, World, run, until, world
+
+PING_VECTOR = REPOSITORY / "tests" / "data" / "vectors" / "mqqb_frame1_ping_request.json"
 
 
 async def connect_from(w: World, source: tuple[str, int], to: tuple[str, int]) -> Peer:
@@ -38,6 +46,25 @@ def test_acceptors_listen_on_tcp_1801_and_take_any_source_port() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-2.1.1-02")
+def test_initiators_connect_to_tcp_1801_and_negotiate_no_version() -> None:
+    host = f"127.78.{random.randrange(250)}.{random.randrange(1, 250)}"
+    settings = OutgoingSettings()
+    assert settings.port == 1801
+
+    async def scenario() -> None:
+        async with Receiver(host, 1801) as receiver, SendingCluster(settings.port) as cluster:
+            queue = cluster.send(f"DIRECT=TCP:{host}\\q", 2)
+            await until(lambda: not cluster.waiting(queue))
+            (connection,) = receiver.connections
+            assert connection.transport is not None
+            assert connection.transport.get_extra_info("sockname") == (host, 1801)
+            # The handshake names no version but the one of every packet.
+            assert {raw[0] for raw in receiver.raw} == {0x10}
+
+    run(scenario())
+
+
 class Asker(asyncio.DatagramProtocol):
     """Two sockets of one host may ask; each hears what was meant for it."""
 
@@ -49,6 +76,31 @@ class Asker(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self.heard.append((parse_ping(data, 0, len(data))[0], addr))
+
+
+@pytest.mark.spec("QB-2.1.2-01", "QB-2.1.2-03")
+def test_pings_from_any_port_are_answered_on_udp_3527_where_they_are_enabled() -> None:
+    host = f"127.79.{random.randrange(250)}.{random.randrange(1, 250)}"
+    sources = random.Random(2).sample([*range(1025, 1800), *range(20_000, 60_000)], 3)
+    assert EdgeSettings(addresses=(host,)).ping_port == 3527
+    request = bytes.fromhex(json.loads(PING_VECTOR.read_text())["hex"])
+    asked = parse_ping(request, 0, len(request))[0]
+
+    async def scenario() -> None:
+        async with world(addresses=(host,), ping_port=3527) as w:
+            loop = asyncio.get_running_loop()
+            for port in sources:
+                _, asker = await loop.create_datagram_endpoint(Asker, local_addr=(host, port))
+                w.at_end.append(asker.transport.close)
+                asker.transport.sendto(request, (host, 3527))
+                await until(partial(getattr, asker, "heard"))
+                ((answer, source),) = asker.heard
+                assert source == (host, 3527)
+                assert answer == Ping(asked.cookie, OWN, is_client_class=asked.is_client_class)
+        async with world(addresses=(host,), ping_port=3527, answer_pings=False) as w:
+            assert not w.edge.ping_endpoints
+
+    run(scenario())
 
 
 @pytest.mark.spec("QB-2.1.2-02")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,7 +17,6 @@ from qm.model.values.commands import Facts
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
 from qm.model.values.rows import BODY_KEY, PositionFlag
-from qm.names.format_name import PrivateName, format_name_text
 from qm.wire.enums import PrivacyLevel
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.structures.identifiers import ObjectId
@@ -140,7 +140,7 @@ def synthetic(world: World, queue_id: int) -> SyntheticPacket:
 # When a message leaves its queue -----------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04")
+@pytest.mark.spec("QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04", "QB-3.1.7.17-03")
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_way_out_is_told(world: World, cause: str) -> None:
     is_told_once(world, cause)
@@ -169,13 +169,17 @@ def is_told_once(world: World, cause: str) -> None:
     """Let a message go for a reason, and find that reason in both acknowledgements."""
     admin = world.create("admin")
     orders = world.create("orders", transactional=True)
-    message = packet(7, sequence=(9, 1, 0), final_ack=True, **asking(PR | NR))
+    # Its elder asked for nothing and is gone; its number is the previous one.
+    assert world.arrive(packet(6, sequence=(9, 4, 0))) == [0]
+    world.one(commands.PurgeQueue(request(), orders, ()))
+    world.settle(orders)
+    message = packet(7, sequence=(9, 6, 4), final_ack=True, **asking(PR | NR))
     assert world.arrive(message) == [0]
     assert final_acks(world) == []
     remove(world, orders, cause)
     assert classes(world, admin) == [CAUSES[cause]]
     ((row, final),) = final_acks(world)
-    assert final == FinalAckRow(9, 1, 0, CAUSES[cause], PEER, 7, final.message_id, True)
+    assert final == FinalAckRow(9, 6, 4, CAUSES[cause], PEER, 7, final.message_id, True)
     assert final.message_id
     assert (row.queue_manager, row.address) == (PEER, PEER_ADDRESS)
     assert not [key for table, key, _ in world.state.rows() if table == Table.OBLIGATION]
@@ -210,7 +214,50 @@ def test_who_asked_for_what(
     assert classes(world, admin)[len(arrival) :] == ([CAUSES[cause]] if is_told else [])
 
 
-@pytest.mark.spec("DM-3.1.1.12-32", "DM-3.1.1.12-33", "QB-3.1.7.1.2-02")
+@pytest.mark.spec(
+    "QB-3.1.7.1.2-01", "QB-3.1.7.1.2-02", "MQ-2.2.19.1-18", "MQ-2.2.18.1.6-06", "MQ-2.2.19.1-17"
+)
+@pytest.mark.parametrize("which", ["time_to_reach_queue", "time_to_be_received"])
+@pytest.mark.parametrize("flags", [NA, PA | PR | NR])
+def test_what_did_not_leave_in_its_time_is_deleted_and_told_to_who_asked(
+    flags: int, which: str
+) -> None:
+    """Either time counts, as long as the message is on its way (2.2.18.1.6)."""
+    sender = Sender(forgets=False)
+    admin = sender.create("admin")
+    asked: dict[str, Any] = {"admin_queue": direct("admin"), "properties": {"flags": flags}}
+    sender.send(1, **{which: 60}, **asked)
+    sender.send(1, **{which: 0xFFFF_FFFF}, **asked)
+    late, forever = sender.keys()
+    sender.tick(59_000)
+    assert sender.keys() == [late, forever]
+    sender.tick(1_001)
+    assert sender.keys() == [forever]
+    assert classes(sender, admin) == ([0x8002] if flags & NA else [])
+    sender.tick(7 * 24 * 3600 * 1000)
+    assert sender.keys() == [forever], "infinite is never over"
+
+
+@pytest.mark.spec("MQ-2.2.18.1.6-06", "MQ-2.2.18.1.6-07", "MQ-2.2.18.1.6-09")
+def test_a_time_that_is_over_is_told_by_where_the_message_was(world: World) -> None:
+    """Before it arrived, or when it sat in its queue; and what succeeded by what it was."""
+    admin = world.create("admin")
+    orders = world.create("orders")
+    asked = asking(PA | PR | NA | NR)
+    world.arrive(packet(1, **(asked | {"sent_time": NOW_S - 9}), time_to_reach_queue=8))
+    assert classes(world, admin) == [0x8002]
+    world.arrive(packet(2, **asked))
+    assert classes(world, admin) == [0x8002, 0x0002]
+    world.tick(3_600_001)
+    assert world.positions(orders) == {}
+    assert classes(world, admin) == [0x8002, 0x0002, 0xC002]
+    client = world.client()
+    world.arrive(packet(3, **(asked | {"sent_time": NOW_S + 3_600})))
+    client.receive(client.open(ORDERS, QueueAccessType.RECEIVE_ACCESS))
+    assert classes(world, admin) == [0x8002, 0x0002, 0xC002, 0x0002, 0x4000]
+
+
+@pytest.mark.spec("DM-3.1.1.12-32", "DM-3.1.1.12-33")
 @pytest.mark.parametrize("flags", [NA | NR, NA | PR | NR, NA, PR | NR, 0])
 def test_failed_delivery_is_told_to_who_asked(flags: int) -> None:
     sender = Sender(forgets=False)
@@ -221,7 +268,7 @@ def test_failed_delivery_is_told_to_who_asked(flags: int) -> None:
     assert classes(sender, admin) == ([late] if flags & NA else [])
 
 
-@pytest.mark.spec("QB-3.1.7.2.2-01", "QB-2.2.5-01", "DM-3.1.1.12-49")
+@pytest.mark.spec("QB-3.1.7.2.2-01", "QB-2.2.5-01", "DM-3.1.1.12-49", "MQ-2.2.20.5-05")
 @pytest.mark.parametrize(
     ("fields", "is_told"),
     [
@@ -280,11 +327,14 @@ def test_attributes_of_an_acknowledgement(world: World, is_recoverable: bool, ca
     [
         (
             PrivateQueueFormatNameId(QueueHost.SOURCE, 0xAB),
-            format_name_text(PrivateName(PEER, 0xAB)),
+            f"PRIVATE={str(UUID(bytes_le=PEER)).upper()}\\000000AB",
         ),
         (PrivateQueueFormatNameId(QueueHost.DESTINATION, 16), "here"),
         (PublicQueueFormatName(THIRD), "here"),
-        (PrivateQueueFormatName(THIRD, 0x1F), format_name_text(PrivateName(THIRD, 0x1F))),
+        (
+            PrivateQueueFormatName(THIRD, 0x1F),
+            f"PRIVATE={str(UUID(bytes_le=THIRD)).upper()}\\0000001F",
+        ),
         (PrivateQueueFormatName(OWN, 16), "here"),
         (DirectQueueFormatName("TCP:10.1.2.3\\admin"), "DIRECT=TCP:10.1.2.3\\admin"),
         (DirectQueueFormatName("OS:vhost\\private$\\admin"), "here"),

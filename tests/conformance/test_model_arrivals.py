@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from qm.model import queries
 from qm.model.machine import Machine
 from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.state.tables import Table
@@ -13,8 +14,8 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
 from qm.model.values.limits import VERSION_OF_JUDGEMENT
-from qm.model.values.records import FinalAckRow, OutboxRow, decode
-from qm.model.values.rows import SEQUENCE_IN_ROW
+from qm.model.values.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
+from qm.model.values.rows import BODY_KEY, SEQUENCE_IN_ROW
 from qm.names.guid import guid_text
 from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
@@ -84,6 +85,14 @@ def test_a_transactional_message_is_known_by_its_number_alone(world: World) -> N
         sequence=(SEQUENCE, 1, 0),
     )
     assert world.arrive(own, own) == [ACCEPTED, DUPLICATE]
+    # What is for another queue manager counts in no sequence here.
+    for_another = packet(
+        10,
+        to=PrivateQueueFormatNameId(QueueHost.DESTINATION, number),
+        queue_manager_address=b"another manager!",
+        sequence=(SEQUENCE, 2, 1),
+    )
+    assert world.arrive(for_another) not in ([ACCEPTED], [DUPLICATE])
     assert [row[:2] for row in sequences(world)] == [(SEQUENCE, 2), (SEQUENCE, 1)]
     assert not [row for row in world.state.rows() if row[0] == Table.HISTORY]
 
@@ -102,9 +111,10 @@ def test_a_repeated_message_is_discarded_for_as_long_as_it_may_be_repeated(world
     assert world.arrive(packet(8)) == [ACCEPTED]
 
 
-@pytest.mark.spec("QB-3.1.5.8.2-04", "QB-3.1.1.3-05")
+@pytest.mark.spec("QB-3.1.5.8.2-04", "QB-3.1.1.3-05", "QB-3.1.5.8.8-03")
 def test_a_message_is_remembered_in_the_entry_that_takes_it(world: World) -> None:
     world.create("orders")
+    exact = world.create("exact", transactional=True)
 
     def remembered() -> int:
         rows = [row for table, _, row in world.state.rows() if table == Table.HISTORY]
@@ -113,10 +123,17 @@ def test_a_message_is_remembered_in_the_entry_that_takes_it(world: World) -> Non
     assert remembered() == 0
     set_manager(world, queue_manager_quota=0)
     message = packet(7)
-    assert world.arrive(message) == [CLOSE]
+    numbered = packet(8, to="exact", sequence=(SEQUENCE, 1, 0))
+    for session, refused in enumerate((message, numbered), start=1):
+        assert world.arrive(refused, facts=Facts(session, PEER, PEER_ADDRESS, ())) == [CLOSE]
     assert remembered() == 0
+    assert sequences(world) == []
+    assert final_acks(world) == []
     set_manager(world, queue_manager_quota=1000)
-    again = Facts(2, PEER, PEER_ADDRESS, ())
+    # The resend, on another session, is accepted: nothing was left of the refusal.
+    again = Facts(3, PEER, PEER_ADDRESS, ())
+    assert world.arrive(numbered, facts=again) == [ACCEPTED]
+    assert len(world.positions(exact)) == 1
     assert world.arrive(message, message, facts=again) == [ACCEPTED, DUPLICATE]
     assert remembered() == 1
     world.tick(8 * 24 * 3600 * 1000)
@@ -125,7 +142,11 @@ def test_a_message_is_remembered_in_the_entry_that_takes_it(world: World) -> Non
 
 @pytest.mark.spec("QB-3.1.5.8-01")
 def test_the_order_of_judgement(world: World) -> None:
-    """Each message but the last breaks two rules that follow each other; the earlier one tells."""
+    """Each message but the last breaks two rules that follow each other; the earlier one tells.
+
+    The number of a transactional message is judged with the duplicates (QB-A20), and a message is
+    expired before it is inserted (QB-A41).
+    """
     nobody = write_descriptor(SecurityDescriptor(dacl=Acl(())))
     world.create("open")
     world.create("full", quota=0)
@@ -152,6 +173,12 @@ def test_the_order_of_judgement(world: World) -> None:
     ]
     for facts, message, verdict in steps:
         assert world.arrive(message, facts=facts) == [verdict]
+    # What is inserted is reported, and then acknowledged.
+    reports, admin = world.create("reports"), world.create("admin")
+    told = packet(11, to="open", report_to=world.record(reports).identifier, **asking(PA))
+    assert world.arrive(told) == [ACCEPTED]
+    ((report,), (acknowledgement,)) = (world.messages(queue) for queue in (reports, admin))
+    assert report.user_header.message_id < acknowledgement.user_header.message_id
 
 
 def test_an_older_state_keeps_the_older_order_of_judgement(world: World) -> None:
@@ -190,21 +217,26 @@ def test_a_queue_that_is_not_here(world: World) -> None:
     assert len(final_acks(world)) == 2
 
 
-@pytest.mark.spec("QB-3.1.5.8.2-07", "QB-3.1.5.8.2-08", "QB-1.3.3-01")
+@pytest.mark.spec(
+    "QB-3.1.5.8.2-07", "QB-3.1.5.8.2-08", "QB-1.3.3-01", "MQ-2.2.18.1.6-08", "MQ-2.3.1.13-01"
+)
 def test_the_kinds_of_message_and_queue_must_agree(world: World) -> None:
     admin = world.create("admin")
     plain, strict = world.create("plain"), world.create("strict", transactional=True)
+    assert MessageClass.NACK_NOT_TRANSACTIONAL_Q.value == 0x8009
+    assert MessageClass.NACK_NOT_TRANSACTIONAL_MSG.value == 0x800A
     wrong = packet(1, to="plain", sequence=(SEQUENCE, 1, 0), **asking(NA))
-    assert world.arrive(wrong) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q]
-    assert classes(world, admin) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q]
-    ((_, final),) = final_acks(world)
-    assert final.message_class == MessageClass.NACK_NOT_TRANSACTIONAL_Q
+    silent = packet(6, to="plain", sequence=(SEQUENCE, 2, 1), **asking(PA))
+    refused = MessageClass.NACK_NOT_TRANSACTIONAL_Q
+    assert world.arrive(wrong, silent) == [refused, refused]
+    assert classes(world, admin) == [refused]
+    assert [final.message_class for _, final in final_acks(world)] == [refused, refused]
     express = packet(2, to="strict", **asking(NA))
     recoverable = packet(3, to="strict", is_recoverable=True)
     verdict = MessageClass.NACK_NOT_TRANSACTIONAL_MSG
     assert world.arrive(express, recoverable) == [verdict, verdict]
     assert sorted(classes(world, admin)) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q, verdict]
-    assert len(final_acks(world)) == 1
+    assert len(final_acks(world)) == 2
     assert world.positions(plain) == world.positions(strict) == {}
     assert world.arrive(
         packet(4, to="plain"), packet(5, to="strict", sequence=(SEQUENCE, 1, 0))
@@ -241,6 +273,12 @@ def test_a_full_queue(world: World, keeps: bool) -> None:
         ("q", {"transactional": True}, {"signature": SignatureFact.INVALID}, 0x8006),
         ("q", {"transactional": True, "privacy_level": 2}, {}, 0x8007),
         ("q", {}, {}, 0x8009),
+        (
+            "q",
+            {"transactional": True},
+            {"signature": SignatureFact.UNVERIFIED, "is_provider_unknown": True},
+            0x800B,
+        ),
     ],
 )
 def test_final_acks_of_refusals(
@@ -255,12 +293,13 @@ def test_final_acks_of_refusals(
             nobody = write_descriptor(SecurityDescriptor(dacl=Acl(())))
             attributes = attributes | {"security": nobody}
         world.create(queue, **attributes)
-    message = packet(77, to=queue, sequence=(SEQUENCE, 6, 0))
+    elder = packet(76, to=queue, sequence=(SEQUENCE, 4, 0))
+    message = packet(77, to=queue, sequence=(SEQUENCE, 6, 4))
     seen = Facts(1, PEER, PEER_ADDRESS, (), **facts)
-    assert world.arrive(message, facts=seen) == [verdict]
-    ((row, final),) = final_acks(world)
+    assert world.arrive(elder, message, facts=seen) == [verdict, verdict]
+    _, (row, final) = final_acks(world)
     assert row.queue_manager == PEER
-    assert final == FinalAckRow(SEQUENCE, 6, 0, verdict, PEER, 77, final.message_id, True)
+    assert final == FinalAckRow(SEQUENCE, 6, 4, verdict, PEER, 77, final.message_id, True)
     assert final.message_id
 
 
@@ -298,8 +337,14 @@ def test_the_acceptance_rules(
     "QB-3.1.5.8.6-05", "QB-3.1.5.8.6-06", "QB-3.1.5.8.6-07", "QB-3.1.1.3.1-07", "QB-3.1.5.8.8-04"
 )
 def test_what_is_kept_of_a_sequence(world: World) -> None:
-    world.create("orders", transactional=True)
+    orders = world.create("orders", transactional=True)
     world.arrive(packet(1, sequence=(SEQUENCE, 1, 0)))
+    # QB-A43: by sender and destination name, and brought up to date with what is accepted.
+    (info,) = queries.list_incoming_sequences(world.machine.view).items
+    assert (info.queue_id, info.sender_identifier, info.sequence_identifier) == (
+        *(orders, PEER, SEQUENCE),
+    )
+    assert (info.sequence_number, info.last_access_ms, info.reject_count) == (1, world.now_ms, 0)
     ((sequence, number, rejects, accessed),) = sequences(world)
     assert (sequence, number, rejects, accessed) == (SEQUENCE, 1, 0, world.now_ms)
     streams = [key for table, key, _ in world.state.rows() if table == Table.STREAM]
@@ -387,10 +432,13 @@ def test_arrival_is_acknowledged_unless_the_queue_is_a_service_queue(world: Worl
         name = PrivateQueueFormatNameId(QueueHost.DESTINATION, number)
         to_service = packet(10 + number, to=name, queue_manager_address=OWN, **asking(PA))
         assert world.arrive(to_service) == [TransferVerdict.IGNORED]
+    for number, service in enumerate(("admin", "notify", "order"), start=20):
+        to_service = packet(number, to=f"private$\\{service}_queue$", **asking(PA))
+        assert world.arrive(to_service) != [ACCEPTED]
     assert len(classes(world, admin)) == 2
 
 
-@pytest.mark.spec("QB-3.1.5.8.9-04", "QB-3.1.5.8.9-01")
+@pytest.mark.spec("QB-3.1.5.8.9-04", "QB-3.1.5.8.9-01", "QB-3.1.5.8.9-02", "MQ-2.2.20.8-03")
 @pytest.mark.parametrize("kind", ["plain", "transactional"])
 def test_an_arrival_is_reported_to_the_queue_that_a_traced_message_names(
     world: World, kind: str
@@ -407,6 +455,13 @@ def test_an_arrival_is_reported_to_the_queue_that_a_traced_message_names(
     assert not report.user_header.is_recoverable
     assert report.user_header.source_queue_manager == OWN
     assert (report.properties.label or "").startswith(f"{guid_text(PEER)[:4]}:000001AB:00 received")
+    label = report.properties.label or ""
+    (position,) = world.positions(reports).values()
+    place = BODY_KEY.pack(position.body_index, position.body_ordinal)
+    stored = world.state.get(Table.SYNTHETIC, place)
+    assert stored is not None
+    # On the wire it is terminated.
+    assert f"{label}\0".encode("utf-16-le") in decode(SyntheticPacket, stored).packet
     body = bytes(report.properties.message_body).decode("utf-16-le")
     assert "<TARGET QUEUE>DIRECT=OS:vhost\\orders</TARGET QUEUE>\r\n" in body
     # What cannot be opened for sending drops the report, not the message.

@@ -58,14 +58,21 @@ def test_a_message_that_is_too_late_is_ignored_on_arrival() -> None:
     assert [m.user_header.message_id for m in world.messages(orders)] == [2]
 
 
-@pytest.mark.spec("MQ-2.2.19.2-06")
+@pytest.mark.spec("MQ-2.2.19.2-06", "MQ-2.2.19.2-05")
 def test_a_message_leaves_its_queue_when_its_time_to_be_received_is_over() -> None:
     world = World()
     orders, _ = asking(world, 0)
-    world.tick(9_999)
-    assert len(world.positions(orders)) == 1
-    world.tick(1)
-    assert world.positions(orders) == {}
+    world.arrive(packet(8, time_to_be_received=0xFFFF_FFFF))
+    world.arrive(packet(9, time_to_be_received=10, sent_time=NOW_S + 4))
+    world.tick(9_000)
+    assert len(world.positions(orders)) == 3
+    world.tick(1_001)
+    assert [m.user_header.message_id for m in world.messages(orders)] == [8, 9]
+    # It counts from when it was sent, and infinite is never over.
+    world.tick(4_000)
+    assert [m.user_header.message_id for m in world.messages(orders)] == [8]
+    world.tick(400 * 24 * 3600 * 1000)
+    assert [m.user_header.message_id for m in world.messages(orders)] == [8]
 
 
 @pytest.mark.spec("MQ-2.2.19.2-14")

@@ -44,7 +44,7 @@ def arrived(sender: Sender) -> int:
     return ordinal
 
 
-@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-03")
+@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-03", "MQ-2.2.19.2-14")
 @pytest.mark.parametrize(
     ("asked", "is_transactional", "expected"),
     [
@@ -124,6 +124,13 @@ def test_copy_of_an_acknowledged_message(sender: Sender) -> None:
     sender.order_ack(sequence, number)
     assert sender.keys() == [key]
     assert copies(sender) == {JOURNAL: 1}
+    # Whoever asked for no final ack is released by the order ack, and by nothing before it.
+    sender.send(2, **TRANSACTIONAL)
+    first, second = [row for row in sender.assign() if row[0] != key]
+    sender.session_ack(first[0], second[0])
+    assert sender.keys() == [key, first[0], second[0]]
+    sender.order_ack(first[1], first[2])
+    assert sender.keys() == [key, second[0]]
 
 
 @pytest.mark.spec("QB-6-02", "MQ-2.2.19.2-16")
@@ -168,7 +175,7 @@ def test_acknowledgements_of_ours_are_not_journaled(sender: Sender) -> None:
     assert copies(sender) == {}
 
 
-@pytest.mark.spec("QB-3.1.5.6-06", "QB-3.1.1.3.1-13")
+@pytest.mark.spec("QB-3.1.5.6-06", "QB-3.1.1.3.1-13", "QB-2.2.4-06")
 @pytest.mark.parametrize("wish", ["positive", "negative", "final ack", "nothing"])
 def test_copy_after_the_order_ack(sender: Sender, wish: str) -> None:
     fields = {
@@ -186,7 +193,7 @@ def test_copy_after_the_order_ack(sender: Sender, wish: str) -> None:
     assert copies(sender) == {}
 
 
-@pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04")
+@pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04", "QB-1.3.4.2-01")
 @pytest.mark.parametrize(
     ("fields", "received", "refused"),
     [

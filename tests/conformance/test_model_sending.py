@@ -151,11 +151,7 @@ def test_a_transaction_tag_is_free_again_when_all_of_it_has_left(sender: Sender)
 
 
 @pytest.mark.spec(
-    "QB-3.1.1.3.1-04",
-    "QB-3.1.1.3.1-05",
-    "QB-3.1.1.3.1.2-02",
-    "QB-3.1.7.1.3-01",
-    "QB-3.1.1.3.2-01",
+    "QB-3.1.1.3.1-04", "QB-3.1.1.3.1-05", "QB-3.1.1.3.1.2-02", "QB-3.1.7.1.3-01", "MQ-2.2.20.5-12"
 )
 def test_numbers_are_committed_before_anything_leaves(sender: Sender) -> None:
     sender.send(2, **TRANSACTIONAL)
@@ -187,7 +183,7 @@ def test_numbers_are_committed_before_anything_leaves(sender: Sender) -> None:
     assert far != sender.queue_id
 
 
-@pytest.mark.spec("QB-3.1.1.5-03", "QB-3.1.5.6-07", "QB-3.1.1.3.1-04")
+@pytest.mark.spec("QB-3.1.1.5-03", "QB-3.1.5.6-07", "QB-3.1.1.3.1-04", "MQ-2.2.18.1.2-01")
 def test_a_sequence_ends_when_all_of_it_is_acknowledged(sender: Sender) -> None:
     sender.send(2, **TRANSACTIONAL)
     sender.assign()
@@ -316,7 +312,7 @@ def test_a_hardened_queue_manager_locks_its_outgoing_queues(sender: Sender) -> N
 
 
 @pytest.mark.spec(
-    "DM-3.1.1.12-12", "DM-3.1.1.12-13", "DM-3.1.1.12-51", "QB-1.3.2.1.1-01", "DM-3.1.1.12-22"
+    "DM-3.1.1.12-12", "DM-3.1.1.12-13", "DM-3.1.1.12-51", "QB-1.3.2.1.2-01", "DM-3.1.1.12-22"
 )
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_messages_after_a_restart_of_the_node(tmp_path: Path, is_killed: bool) -> None:

@@ -56,6 +56,47 @@ def test_each_kind_of_message_has_its_dead_letter_queue(sender: Sender) -> None:
     assert sender.ordinals("system_transactional_deadletter_queue") == [3]
 
 
+@pytest.mark.spec("MQ-2.1.2-01")
+def test_direct_names_lead_to_queues_without_a_directory(world: World) -> None:
+    """In workgroup mode, to public, private and system queues, and across the Internet."""
+    made = {
+        "DIRECT=OS:vhost\\orders": world.create("orders"),
+        "DIRECT=TCP:127.0.0.11\\private$\\inbox": world.create("private$\\inbox"),
+        "DIRECT=OS:vhost\\SYSTEM$;DEADXACT": world.manager_queue(
+            "system_transactional_deadletter_queue"
+        ),
+    }
+    alone = {"directory_integrated": encode_attribute(False)}
+    assert world.one(commands.SetQueueManager(request(), alone, ())).status == 0
+    public = commands.CreateQueue(request(), b"n" * 16, b"j" * 16, ".\\new", {}, b"", ())
+    refused = ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION
+    assert world.one(public).status == refused, "there is no directory"
+    client = world.client()
+    for name, queue_id in made.items():
+        assert client.open(name, RECEIVE)[1] == queue_id
+        if "SYSTEM$" not in name:
+            assert client.send(name).status == 0
+            assert len(client.receive(client.open(name, RECEIVE))) == 1
+    assert client.send("DIRECT=OS:far.example\\q").status == 0
+
+
+@pytest.mark.spec("MQ-2.3.1.5-01", "MQ-2.3.1.7-01")
+def test_quotas_are_in_kilobytes_and_bind_nothing_while_they_are_unset(world: World) -> None:
+    limited = world.create("limited", quota=2, journaling=True, journal_quota=1)
+    free = world.create("free", journaling=True)
+    assert (world.record(free).quota, world.record(free).journal_quota) == (0xFFFF_FFFF,) * 2
+    client = world.client()
+    raw = packet(0, body=bytes(800))
+    assert len(raw) < 1024 < 2 * len(raw) <= 2048 < 3 * len(raw)
+    exceeded = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    for name, expected in (("limited", [0, 0, exceeded]), ("free", [0, 0, 0])):
+        target = f"DIRECT=OS:vhost\\{name}"
+        assert [client.send(target, raw=raw).status for _ in range(3)] == expected
+        client.receive(client.open(target, RECEIVE), 3)
+    journals = [world.record(queue_id).journal_queue for queue_id in (limited, free)]
+    assert [len(world.positions(journal)) for journal in journals] == [1, 3]
+
+
 @pytest.mark.spec("MQ-1.1-06")
 def test_a_queue_is_read_in_the_order_of_its_messages(world: World) -> None:
     orders = world.create("orders")

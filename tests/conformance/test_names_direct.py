@@ -5,13 +5,11 @@ import pytest
 from qm.names import (
     DirectAddress,
     DirectName,
-    DirectoryUse,
     DirectProtocol,
     DirectSystemName,
     FormatNameError,
     SystemQueue,
     check_sendable,
-    directory_use,
     format_name_key,
     format_name_text,
     parse_format_name,
@@ -69,20 +67,6 @@ def _what_all_rows_stand_on() -> None:
         assert not is_format_name(f"DIRECT={text}")
     with pytest.raises(FormatNameError, match="no protocol; write"):
         parse_format_name("DIRECT=host\\q")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "DIRECT=OS:host\\q",
-        "DIRECT=TCP:10.0.0.5\\PRIVATE$\\q",
-        "DIRECT=HTTP://host/MSMQ\\q",
-        "DIRECT=OS:host\\SYSTEM$;JOURNAL",
-    ],
-)
-@pytest.mark.spec("MQ-2.1.2-01")
-def test_a_direct_name_needs_no_directory(text: str) -> None:
-    assert directory_use(parse_format_name(text)) is DirectoryUse.NONE
 
 
 @pytest.mark.spec("MQ-2.1.2-02", "MQ-2.1.2-03")

@@ -4,7 +4,6 @@ import pytest
 
 from qm.names import (
     ConnectorName,
-    DirectoryUse,
     DistributionListName,
     FormatName,
     FormatNameError,
@@ -14,7 +13,6 @@ from qm.names import (
     PrivateName,
     PublicName,
     SystemQueue,
-    directory_use,
     format_name_key,
     format_name_text,
     is_read_only,
@@ -63,7 +61,6 @@ def _what_all_rows_stand_on() -> None:
     assert PrivateName(GUID, 1) == PrivateName(GUID, 1, journal=False)
     assert ConnectorName(GUID) == ConnectorName(GUID, transactional=False)
     assert DistributionListName(GUID) == DistributionListName(GUID, "")
-    assert [use.value for use in DirectoryUse] == [0, 1, 2]
     longest = f"DIRECT=HTTP://host:{'0' * 484}80/MSMQ\\q"
     assert len(longest) == 512
     assert is_format_name(longest)
@@ -111,17 +108,7 @@ def test_a_private_name_is_a_computer_and_up_to_eight_digits() -> None:
         assert not is_format_name(f"PRIVATE={TEXT}{tail}")
 
 
-@pytest.mark.spec("MQ-2.1.4-02", "MQ-2.1.5-02")
-def test_what_the_directory_is_asked_for() -> None:
-    assert directory_use(PrivateName(GUID, 1)) is DirectoryUse.COMPUTER
-    assert directory_use(PublicName(GUID)) is DirectoryUse.OBJECT
-    assert directory_use(DistributionListName(GUID)) is DirectoryUse.OBJECT
-    assert parse_format_name(f"DL={TEXT}") == DistributionListName(GUID)
-    for text in (f"CONNECTOR={TEXT}", f"MACHINE={TEXT};JOURNAL", "MULTICAST=234.1.1.1:1"):
-        assert directory_use(parse_format_name(text)) is DirectoryUse.NONE
-
-
-@pytest.mark.spec("MQ-2.1.5-01")
+@pytest.mark.spec("MQ-2.1.5-01", "MQ-2.1.5-02")
 def test_a_distribution_list_may_name_its_domain() -> None:
     assert parse_format_name(f"DL={TEXT}") == DistributionListName(GUID)
     domains = ["corp.example", "d", "d" * 255, "a@b;c\\d"]
@@ -223,14 +210,3 @@ def test_a_read_only_queue_is_no_element(read_only: str) -> None:
     assert refused.value.code == 0xC00E001E
     assert not any(map(is_read_only, ELEMENTS.values()))
     assert not is_read_only(parse_format_name("DIRECT=OS:host\\q;retry"))
-
-
-@pytest.mark.spec("MQ-2.1.7-04")
-def test_elements_that_need_the_directory_make_the_whole_name_need_it() -> None:
-    for needy in (f"PUBLIC={TEXT}", f"PRIVATE={TEXT}\\1", f"DL={TEXT}"):
-        for text in (needy, f"DIRECT=OS:host\\q,{needy}", f"{needy},MULTICAST=234.1.1.1:1"):
-            name = parse_multiple_element_name(text)
-            assert directory_use(name) is directory_use(parse_format_name(needy))
-            assert directory_use(name) is not DirectoryUse.NONE
-    free = f"DIRECT=OS:host\\q,MULTICAST=234.1.1.1:1,CONNECTOR={TEXT}"
-    assert directory_use(parse_format_name(free)) is DirectoryUse.NONE

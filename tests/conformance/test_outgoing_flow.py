@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from qm.edge.outgoing.link.resolver import Destinations
 from qm.model.values import commands
+from qm.model.values.elements import OutgoingAdminState
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.node.config.loading import parse
@@ -19,6 +21,11 @@ from qm.session import NextHop, SessionConfig
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    QueueHost,
+)
 from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Names,
@@ -29,10 +36,10 @@ from tests.unit.edge.outgoing.world import (
     settled,
     until,
 )
-from tests.unit.model.world import OWN
+from tests.unit.model.world import OWN, request
 from tests.unit.node.config.test_loading import SOUND
 
-HOST = "127.0.0.49"
+HOST, OTHER = "127.0.0.49", "127.0.0.50"
 
 
 @pytest.mark.spec("QB-3.1.1.7.3-01")
@@ -63,6 +70,113 @@ def test_messages_with_positive_journaling_from_the_first_to_the_last_packet() -
             cluster.advance(301)
             await until(lambda: not peer.connections)
             assert cluster.metric("quorate_sessions_closed_total", reason="idle") == 1
+            assert len(peer.raw) == 2
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.2.19.2-03", "MQ-2.2.19.2-04")
+def test_the_destination_s_queue_manager_is_named_unless_the_name_is_direct() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        mapped = {PEER_GUID: HOST}
+        async with Peer(HOST, port) as peer, SendingCluster(port, peers=mapped) as cluster:
+            private = f"PRIVATE={guid_text(PEER_GUID)}\\0000000A"
+            by_number = PrivateQueueFormatNameId(QueueHost.DESTINATION, 10)
+            by_name = DirectQueueFormatName(f"TCP:{HOST}\\q")
+            # Whatever the sender's own packet says: each copy leaves with its own destination.
+            for name in (peer.address, private):
+                for to, address in ((by_name, GUID_NULL), (by_number, PEER_GUID), (by_name, OWN)):
+                    cluster.send(name, to=to, queue_manager_address=address)
+            await until(lambda: len(peer.taken) == 6)
+            seen = [
+                (m.user_header.destination_queue, m.user_header.queue_manager_address)
+                for m in peer.taken
+            ]
+            assert sorted(seen, key=str) == sorted(
+                [(by_name, GUID_NULL)] * 3 + [(by_number, PEER_GUID)] * 3, key=str
+            )
+
+    run(scenario())
+
+
+def is_empty(cluster: SendingCluster, queue: int) -> bool:
+    return not cluster.waiting(queue)
+
+
+@pytest.mark.spec("QB-3.1.3.2-11")
+def test_every_node_presents_the_identifier_of_the_one_queue_manager() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            seen = []
+            for node in ("n1", "n2", "n1"):
+                cluster.lead(node)
+                await until(partial(is_empty, cluster, cluster.send(peer.address)))
+                seen.append([connection.session.remote_guid for connection in peer.connections])
+                peer.cut()
+                await until(lambda: not peer.connections)
+            assert seen == [[OWN]] * 3
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.7.12-01")
+def test_what_asks_for_no_connection() -> None:
+    """Local queues, names of other protocols, and outgoing queues that are on hold."""
+
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            cluster.world.create("orders")
+            assert cluster.client.send("DIRECT=OS:vhost\\orders").status == 0
+            refused = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+            for name in (
+                f"DIRECT=HTTP://{HOST}/MSMQ\\q",
+                f"DIRECT=HTTPS://{HOST}/MSMQ\\q",
+                "MULTICAST=234.1.1.1:1801",
+            ):
+                assert cluster.client.send(name).status == refused
+            cluster.lead(None)
+            queue = cluster.send(peer.address)
+            hold = OutgoingAdminState.ON_HOLD
+            command = commands.SetOutgoingAdminState(request(), queue, hold, ())
+            assert cluster.world.one(command).status == 0
+            cluster.lead("n1")
+            cluster.send(peer.address)
+            await settled()
+            cluster.advance(600)
+            await settled()
+            assert peer.connections == []
+            assert cluster.waiting(queue) == 2
+            normal = OutgoingAdminState.NORMAL
+            cluster.world.one(commands.SetOutgoingAdminState(request(), queue, normal, ()))
+            await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.4.1-01", "QB-3.1.3.2-02")
+def test_a_queue_manager_that_starts_connects_for_what_waits_and_closes_when_it_stops() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST, OTHER)
+        async with Peer(HOST, port) as peer, Peer(OTHER, port, b"OTHR" * 4) as idle:
+            async with SendingCluster(port) as cluster:
+                cluster.lead(None)
+                full = cluster.send(peer.address, 2, is_recoverable=True)
+                empty = cluster.send(idle.address)
+                cluster.world.one(commands.PurgeQueue(request(), empty, ()))
+                cluster.world.settle(empty)
+                await settled()
+                assert peer.connections == []
+                cluster.lead("n1")
+                await until(lambda: not cluster.waiting(full))
+                assert len(peer.taken) == 2
+                await settled()
+                assert idle.connections == [], "its table is empty"
+                # One that is not reached is tried again, as long as anything waits for it.
+                assert len(peer.connections) == 1
+            await until(lambda: not peer.connections)
             assert len(peer.raw) == 2
 
     run(scenario())

@@ -9,7 +9,7 @@ from qm.session.session import Session
 from qm.session.states import Role
 from qm.wire.guid import GUID_NULL
 from qm.wire.packets.internal import ConnectionParameters, EstablishConnection
-from qm.wire.packets.packet import write_packet
+from qm.wire.packets.packet import parse_packet, write_packet
 from tests.unit.session.builders import (
     NOW,
     STRANGER,
@@ -27,8 +27,12 @@ from tests.unit.session.builders import (
 
 @pytest.mark.spec("QB-2.1.1-04", "QB-3.1.5.2.3-01", "QB-3.1.5.2.3-02", "QB-2.2.3.1-02")
 def test_initiator_sends_establish_connection_first() -> None:
+    raw = initiator().session.take_outgoing(NOW)
+    assert (len(raw), raw[2] & 0x08, raw[16:20]) == (572, 0x08, b"\0\0\x02\0")
     driven = initiator()
     (request,) = driven.out()
+    # The Session Initialization Timer runs from now, and with it alone Session Cleanup.
+    assert driven.session.next_timer() == NOW + 60
     assert isinstance(request, EstablishConnection)
     assert request.client_guid == US
     assert request.server_guid == THEM
@@ -44,7 +48,7 @@ def test_initiator_sends_establish_connection_first() -> None:
     assert len(driven.out()) == 1
 
 
-@pytest.mark.spec("QB-2.2.3.1-03")
+@pytest.mark.spec("QB-2.2.3.1-03", "QB-2.2.3.1-02")
 @pytest.mark.parametrize("asked", [US, GUID_NULL])
 def test_guids_of_request_and_response(asked: bytes) -> None:
     driven = acceptor()
@@ -62,7 +66,9 @@ def initiator_request(server: bytes) -> EstablishConnection:
     )
 
 
-@pytest.mark.spec("QB-2.2.3.1-04", "QB-2.2.3.1-06", "QB-3.1.5.3.1-01", "QB-3.1.5.3.1-03")
+@pytest.mark.spec(
+    "QB-2.2.3.1-04", "QB-2.2.3.1-06", "QB-3.1.5.3.1-01", "QB-3.1.5.3.1-03", "QB-2.2.3.1-10"
+)
 @pytest.mark.parametrize("is_ping_skipped", [False, True])
 def test_acceptor_echoes_time_stamp_and_se(is_ping_skipped: bool) -> None:
     driven = acceptor()
@@ -71,7 +77,9 @@ def test_acceptor_echoes_time_stamp_and_se(is_ping_skipped: bool) -> None:
             THEM, US, 0xFFFF_FFF0, is_ping_skipped=is_ping_skipped, padding=b"\x01" * 512
         )
     )
-    (response,) = driven.out()
+    raw = driven.session.take_outgoing(NOW)
+    assert (len(raw), raw[2] & 0x08, raw[16:20]) == (572, 0x08, b"\0\0\x02\0")
+    response = parse_packet(raw, 0, len(raw))[0]
     assert isinstance(response, EstablishConnection)
     assert response.time_stamp == 0xFFFF_FFF0
     assert response.is_ping_skipped is is_ping_skipped
@@ -95,11 +103,15 @@ def test_request_says_ping_class_and_time(pinged: bool, server: bool) -> None:
 
 @pytest.mark.spec("QB-2.2.3.1-08", "QB-2.2.3.1-07")
 def test_acceptor_reads_class_and_quality_of_service_as_information() -> None:
-    for server, quality in ((False, False), (True, True)):
+    for bits in (0, 0x200, 0x400, 0x600):
+        raw = bytearray(write_packet(EstablishConnection(THEM, US)))
+        raw[56:58] = (0x10 | bits).to_bytes(2, "little")
+        request = parse_packet(raw, 0, len(raw))[0]
+        assert isinstance(request, EstablishConnection)
+        assert request.is_server_class is bool(bits & 0x200)
+        assert request.has_quality_of_service is bool(bits & 0x400)
         driven = acceptor()
-        driven.feed(
-            EstablishConnection(THEM, US, 0, is_server_class=server, has_quality_of_service=quality)
-        )
+        driven.feed(bytes(raw))
         assert driven.state() is SessionState.WAITING_CP_MSG
 
 
@@ -259,7 +271,7 @@ def test_parameters_out_of_range(recoverable_ms: int, is_clamping: bool) -> None
     assert driven.out()[1:] == [ConnectionParameters(clamped, 20_000)]
 
 
-@pytest.mark.spec("QB-3.1.5.10-01", "QB-3.1.3.2-07")
+@pytest.mark.spec("QB-3.1.5.10-01")
 def test_an_accepted_connection_waits_for_establish_connection() -> None:
     driven = acceptor()
     session = driven.session
@@ -267,20 +279,17 @@ def test_an_accepted_connection_waits_for_establish_connection() -> None:
     assert session.remote_guid == GUID_NULL
     assert session.next_timer() == NOW + 60
     assert driven.out() == []
+    # Nothing has been agreed on yet: neither is an acknowledgement timed, nor a number known.
+    early = acceptor(SessionConfig(cleanup_timeout_ms=50_000))
+    early.wait(50)
+    # SessionActive is FALSE: the very first expiry of Session Cleanup ends it.
+    assert early.closed() is CloseReason.IDLE
     # Two sessions do not share the timer (QB-A32).
     other = Session(SessionConfig(), Role.ACCEPTOR, US, NOW + 30)
     driven.wait(61)
     assert driven.closed() is CloseReason.INITIALIZATION_TIMEOUT
     assert other.state is SessionState.WAITING_EC_MSG
     assert other.next_timer() == NOW + 90
-
-
-@pytest.mark.spec("QB-3.1.3.2-11")
-def test_every_session_presents_the_same_queue_manager() -> None:
-    config = SessionConfig()
-    for time in (1.0, 2.0):
-        session = Session(config, Role.INITIATOR, US, time, remote_guid=THEM)
-        assert session.take_outgoing(time)[20:36] == US
 
 
 @pytest.mark.spec("QB-3.1.1.3.1-01")

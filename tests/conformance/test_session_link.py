@@ -45,7 +45,7 @@ def opened(*hops: NextHop) -> OutgoingLink:
     return link
 
 
-@pytest.mark.spec("QB-3.1.5.2-01", "QB-2.1-01", "QB-3.1.5.2.2-01", "QB-3.1.4.1-01")
+@pytest.mark.spec("QB-3.1.5.2-01", "QB-2.1-01", "QB-3.1.5.2.2-01")
 def test_resolve_then_ping_then_connect() -> None:
     link = OutgoingLink(SessionConfig(), uses_ping=True)
     assert link.next_action() is None

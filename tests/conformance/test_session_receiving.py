@@ -17,16 +17,22 @@ from qm.session import (
 )
 from qm.wire.headers.session_header import SessionHeader
 from qm.wire.message_class import MessageClass
-from qm.wire.packets.internal import ConnectionParameters
-from qm.wire.packets.packet import write_packet
+from qm.wire.packets.internal import (
+    ConnectionParameters,
+    EstablishConnection,
+    parse_session_ack,
+)
+from qm.wire.packets.packet import Packet, write_packet
 from tests.unit.session.builders import (
     STRANGER,
     THEM,
     US,
+    Driven,
     acceptor,
     ack,
     establish,
     final_ack,
+    initiator,
     message,
     messages,
     open_acceptor,
@@ -36,22 +42,68 @@ from tests.unit.session.builders import (
 )
 
 
+def sessions_in_every_state() -> dict[SessionState, list[Driven]]:
+    """Fresh sessions of both sides, by their state, as far as a packet can be received in it."""
+    half_accepted, half_made = acceptor(), initiator()
+    half_accepted.feed(establish(THEM, US))
+    half_made.out()
+    half_made.feed(establish(US, THEM))
+    found: dict[SessionState, list[Driven]] = {}
+    for driven in (
+        *(acceptor(), half_accepted, initiator(), half_made),
+        *(open_acceptor(), open_initiator()),
+    ):
+        found.setdefault(driven.state(), []).append(driven)
+    return found
+
+
 @pytest.mark.spec("QB-3.1.5.5-01", "QB-3.1.5.3-01", "QB-3.1.5.4-01")
 @pytest.mark.parametrize(
-    "packet",
-    [ack(0), order_ack(), final_ack(), message(1), ConnectionParameters(500, 20_000)],
-    ids=["SessionAck", "OrderAck", "FinalAck", "UserMessage", "ConnectionParameters"],
+    ("packet", "takers"),
+    [
+        (ack(0), {"OPEN"}),
+        (order_ack(), {"OPEN"}),
+        (final_ack(), {"OPEN"}),
+        (message(1), {"OPEN"}),
+        (message(1, KIND_TRANSACTIONAL), {"OPEN"}),
+        (establish(THEM, US), {"WAITING_EC_MSG"}),
+        (establish(US, THEM), {"WAITING_ECR_MSG"}),
+        (ConnectionParameters(500, 20_000), {"WAITING_CP_MSG", "WAITING_CPR_MSG"}),
+    ],
+    ids=[
+        *("SessionAck", "OrderAck", "FinalAck", "UserMessage", "transactional"),
+        *("EC request", "EC response", "ConnectionParameters"),
+    ],
 )
-def test_packets_of_another_state_close(packet: ConnectionParameters) -> None:
-    driven = acceptor()
-    driven.feed(packet)
-    assert driven.closed() is CloseReason.UNEXPECTED_PACKET
-    driven = open_acceptor()
-    driven.feed(establish(THEM, US))
-    assert driven.closed() is CloseReason.UNEXPECTED_PACKET
-    driven = open_acceptor()
-    driven.feed(ConnectionParameters(500, 20_000))
-    assert driven.closed() is CloseReason.UNEXPECTED_PACKET
+def test_packets_of_another_state_close(packet: Packet, takers: set[str]) -> None:
+    for state, sessions in sessions_in_every_state().items():
+        for driven in sessions:
+            driven.feed(packet)
+            if state.value in takers:
+                assert driven.closed() is None
+                continue
+            # EstablishConnection of the other direction is expected here, with other GUIDs.
+            is_misdirected = isinstance(packet, EstablishConnection) and state in (
+                SessionState.WAITING_EC_MSG,
+                SessionState.WAITING_ECR_MSG,
+            )
+            wanted = CloseReason.UNEXPECTED_PACKET
+            assert driven.closed() is (
+                CloseReason.WRONG_QUEUE_MANAGER if is_misdirected else wanted
+            )
+            assert driven.state() is SessionState.CLOSED
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-09")
+def test_the_states_of_a_session() -> None:
+    assert {state.value for state in sessions_in_every_state()} == {
+        *("WAITING_EC_MSG", "WAITING_CP_MSG", "WAITING_ECR_MSG", "WAITING_CPR_MSG", "OPEN"),
+    }
+    ended = open_acceptor()
+    ended.session.close(CloseReason.STOPPED)
+    assert ended.state().value == "CLOSED"
+    others = {"CLOSED", "WAITING_RECONNECT"}
+    assert {s.value for s in SessionState} - {s.value for s in sessions_in_every_state()} == others
 
 
 @pytest.mark.spec("QB-3.1.5.1.2-02", "QB-3.1.5.1.3-01")
@@ -69,9 +121,7 @@ def test_what_is_no_packet_is_discarded_and_closes(offset: int, value: int) -> N
     assert driven.out() == []
 
 
-@pytest.mark.spec(
-    "QB-3.1.1.4-01", "QB-3.1.1.4-02", "QB-3.1.1.3.1-02", "QB-3.1.5.8.2-02", "MQ-2.2.20.4-04"
-)
+@pytest.mark.spec("QB-3.1.1.4-01", "QB-3.1.1.4-02", "QB-3.1.5.8.2-02", "MQ-2.2.20.4-04")
 def test_positions_count_messages_and_recoverable_ones_apart() -> None:
     driven = open_acceptor()
     kinds = [KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL, KIND_EXPRESS, KIND_RECOVERABLE]
@@ -88,6 +138,33 @@ def test_positions_count_messages_and_recoverable_ones_apart() -> None:
     assert driven.acks() == [SessionHeader(7, 1, 0b1111, 0, 0, 64)]
     driven.feed(ack(0, sent=7, recoverable_sent=4))
     assert driven.state() is SessionState.OPEN
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-02")
+def test_counts_have_16_bits_and_go_on_behind_their_last() -> None:
+    """QB-A7: an acceptor cannot recycle its session; its counts wrap in both directions."""
+    driven = open_acceptor(SessionConfig(acknowledged_after_count=1))
+    run = messages(1, 29)
+    done = 0
+    for _ in range(2_260):
+        driven.feed(*run)
+        driven.session.offer(range(done, done + 29), run)
+        done += 29
+        driven.session.commit(done)
+        data = driven.session.take_outgoing(driven.now)
+        # The flags are relative to their number, and count no further than 32 bits.
+        header = parse_session_ack(data, 0, 36)[0].session
+        assert header.ack_sequence_number == done % 0x1_0000
+        numbers = header.acknowledged_recoverable_numbers()
+        assert {n % 0x1_0000 for n in range(done - 28, done + 1)} <= set(numbers)
+        assert len(data) == 36 + sum(map(len, run))
+        sent = done % 0x1_0000
+        first = (done - 28) % 0x1_0000 or 0xFFFF
+        flags = 0x3FFF_FFFF if first == 0xFFFF else 0x1FFF_FFFF
+        driven.feed(ack(sent, first, flags, sent=sent, recoverable_sent=sent))
+        assert driven.closed() is None
+        assert driven.session.in_flight == driven.session.uncommitted == 0
+    assert done > 0x1_0000
 
 
 @pytest.mark.spec("QB-3.1.1.6.1-01", "QB-3.1.5.8.1-03", "QB-3.1.5.8.7-02", "MQ-2.2.20.4-05")
@@ -126,7 +203,7 @@ def test_numbers_of_the_bitmap_are_those_since_the_last_acknowledgement() -> Non
     assert driven.acks() == [SessionHeader(6, 3, 0b11, 3, 2)]
 
 
-@pytest.mark.spec("QB-3.1.5.8.7-01", "QB-3.1.5.8.7-03", "QB-3.1.5.8.2-10")
+@pytest.mark.spec("QB-3.1.5.8.7-01", "QB-3.1.5.8.7-03", "QB-3.1.5.8.2-10", "MQ-2.2.20.4-07")
 def test_thirty_two_recoverable_messages_are_acknowledged_at_once() -> None:
     driven = open_acceptor(window=200)
     config = SessionConfig(window_size=200, acknowledged_after_count=200)

@@ -69,7 +69,6 @@ def test_body_of_reports() -> None:
     )
 
 
-@pytest.mark.spec("QB-3.1.5.8.5-01")
 def test_a_message_for_this_queue_manager_names_it_or_none() -> None:
     assert is_local(US, US)
     assert is_local(GUID_NULL, US)

@@ -12,18 +12,22 @@ from qm.session import (
     Closed,
     CloseReason,
     SessionConfig,
+    SessionMisuse,
     SessionState,
 )
-from qm.session.session import Session
 from qm.wire.guid import GUID_NULL
 from qm.wire.headers.session_header import SessionHeader
 from qm.wire.packets.ack import OrderAck
+from qm.wire.packets.internal import ConnectionParameters
 from qm.wire.packets.packet import write_packet
 from qm.wire.packets.user_message import UserMessage
 from tests.unit.session.builders import (
+    THEM,
+    US,
     Driven,
     acceptor,
     ack,
+    establish,
     final_ack,
     message,
     messages,
@@ -58,11 +62,28 @@ def test_send_gate_is_the_smaller_window() -> None:
 @pytest.mark.spec("QB-3.1.7.1-01")
 def test_nothing_is_sent_before_open() -> None:
     driven = acceptor()
-    assert driven.session.room == 0
-    assert driven.out() == []
-    driven = open_acceptor()
-    driven.session.close(CloseReason.STOPPED)
-    assert driven.session.room == 0
+    for packet in (None, establish(THEM, US)):
+        if packet is not None:
+            driven.feed(packet)
+            driven.out()
+        assert driven.session.room == 0
+        with pytest.raises(SessionMisuse, match="wait for Established"):
+            driven.offer(1, 1)
+        assert driven.out() == []
+    driven.feed(ConnectionParameters(500, 20_000))
+    driven.out()
+    driven.offer(1, 1)
+    assert len(driven.out()) == 1
+    # What was offered and has not left stays when the queue is put on hold, or the session ends.
+    for ends in (False, True):
+        driven = open_acceptor()
+        driven.offer(1, 2)
+        if ends:
+            driven.session.close(CloseReason.STOPPED)
+        else:
+            driven.session.pause()
+        assert driven.session.room == 0
+        assert [sent for sent in driven.out() if isinstance(sent, UserMessage)] == []
 
 
 @pytest.mark.spec("QB-3.1.3.2-06")
@@ -106,7 +127,7 @@ def test_ack_sequence_number_releases_express_messages() -> None:
     assert released(driven) == [4, 5, 6]
 
 
-@pytest.mark.spec("QB-3.1.5.5.1-01", "QB-3.1.1.3.1.2-01")
+@pytest.mark.spec("QB-3.1.5.5.1-01")
 @pytest.mark.parametrize("number", [4, 100, 0xFFFF])
 def test_acknowledging_what_was_not_sent_closes(number: int) -> None:
     driven = open_initiator(window=3)
@@ -137,6 +158,17 @@ def test_base_and_flags_release_recoverable_messages() -> None:
     assert released(driven) == [3, 6]
     driven.feed(ack(6, 5, 0))
     assert released(driven) == [5]
+
+
+@pytest.mark.spec("QB-3.1.5.5.3-02", "MQ-2.2.20.4-07")
+@pytest.mark.parametrize("bit", range(32))
+def test_every_bit_of_the_flags_names_one_message(bit: int) -> None:
+    driven = open_initiator()
+    driven.offer(1, 40)
+    driven.out()
+    driven.feed(ack(40, 3, 1 << bit))
+    # Up to the base all, and then the one that the bit names.
+    assert released(driven) == [1, 2, 3] + [3 + bit] * (bit > 0)
 
 
 @pytest.mark.spec("QB-3.1.5.5.3-02")
@@ -210,16 +242,19 @@ def test_order_acks_carry_no_session_header() -> None:
 
 
 @pytest.mark.spec("QB-3.1.5.9-01", "QB-3.1.5.9-02")
-def test_closing_sends_nothing_and_stops_every_timer() -> None:
+@pytest.mark.parametrize("reason", [CloseReason.STOPPED, CloseReason.DISCONNECTED])
+def test_closing_sends_nothing_and_stops_every_timer(reason: CloseReason) -> None:
+    """That the transport has ended (3.1.7.3) is DISCONNECTED, and runs the same procedure."""
     for driven in (open_initiator(), open_acceptor()):
         driven.feed(*messages(1, 2))
         driven.session.commit(2)
         driven.offer(1, 100)
-        driven.session.close(CloseReason.STOPPED)
+        driven.session.close(reason)
         assert driven.out() == []
         assert driven.session.next_timer() is None
         assert driven.state() is SessionState.CLOSED
         closed = driven.event(Closed)
+        assert closed.reason is reason
         assert closed.unacknowledged == list(range(1, 101))
         driven.session.close(CloseReason.IDLE)
         assert driven.events() == []
@@ -260,11 +295,9 @@ def test_an_initiator_recycles_its_session_before_the_counters_wrap() -> None:
     assert closed.unacknowledged == []
 
 
-@pytest.mark.spec("QB-3.1.1.3.1-08", "QB-3.1.7.1-03")
 def test_a_session_carries_messages_of_many_queues() -> None:
     # QB-A36: tokens are the owner's; nothing ties a session to one queue.
     driven = open_acceptor()
-    assert isinstance(driven.session, Session)
     driven.session.offer([(1 << 64) + 5, 7], messages(1, 2, KIND_EXPRESS))
     driven.out()
     driven.feed(ack(2))

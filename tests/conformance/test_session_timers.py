@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from qm.session import KIND_EXPRESS, CloseReason, SessionConfig, SessionState
 from qm.wire.guid import GUID_NULL
 from qm.wire.packets.internal import ConnectionParameters
+from qm.wire.packets.packet import Packet
 from tests.unit.session.builders import (
     NOW,
     THEM,
@@ -14,11 +17,13 @@ from tests.unit.session.builders import (
     acceptor,
     ack,
     establish,
+    final_ack,
     initiator,
     message,
     messages,
     open_acceptor,
     open_initiator,
+    order_ack,
 )
 
 
@@ -76,12 +81,17 @@ def test_cleanup_runs_from_the_start_and_five_minutes_long() -> None:
     assert driven.closed() is CloseReason.IDLE
 
 
-@pytest.mark.spec("QB-3.1.3.2-02", "QB-3.1.3.2-07")
+@pytest.mark.spec("QB-3.1.3.2-02")
 def test_other_timers_are_stopped_at_the_start() -> None:
     driven = acceptor(SessionConfig(cleanup_timeout_ms=50_000))
     assert driven.session.next_timer() == NOW + 50
     driven = acceptor(SessionConfig(initialization_timeout_ms=400_000))
     assert driven.session.next_timer() == NOW + 300
+    # RecoverableAckSendTimeout is not known before the handshake has agreed on it.
+    driven.feed(establish(THEM, US))
+    assert driven.session.next_timer() == NOW + 300
+    driven.feed(ConnectionParameters(700, 20_000), message(1))
+    assert driven.session.next_timer() == NOW + 0.7
 
 
 @pytest.mark.spec("QB-3.1.2.4-01", "QB-3.1.6.3-01", "QB-3.1.7.1.3-05")
@@ -105,14 +115,23 @@ def test_ack_wait_closes_when_nothing_arrives(remote: bytes, period: int) -> Non
 
 
 @pytest.mark.spec("QB-3.1.6.3-01", "QB-3.1.5.1-01")
-def test_ack_wait_goes_on_while_packets_arrive() -> None:
+@pytest.mark.parametrize("kind", ["message", "order ack", "final ack", "session ack"])
+def test_ack_wait_goes_on_while_packets_arrive(kind: str) -> None:
     driven = open_initiator(SessionConfig(cleanup_timeout_ms=1_000_000))
     driven.offer(1, 1)
     driven.out()
+    made: dict[str, Callable[[int], Packet]] = {
+        "message": message,
+        "order ack": order_ack,
+        "final ack": final_ack,
+        # One that acknowledges nothing.
+        "session ack": lambda _: ack(0),
+    }
     for number in range(1, 10):
         driven.wait(19)
-        driven.feed(message(number))
-        driven.session.commit(number)
+        driven.feed(made[kind](number))
+        if kind != "session ack":
+            driven.session.commit(number)
         driven.out()
         assert driven.closed() is None
     driven.wait(41)
@@ -151,7 +170,7 @@ def test_ack_wait_timeout_is_20_seconds_and_the_round_trip() -> None:
     assert SessionConfig().ack_wait_timeout_ms == 20_000
 
 
-@pytest.mark.spec("QB-3.1.2.5-01", "QB-3.1.5.8.2-05", "QB-3.1.6.4-01")
+@pytest.mark.spec("QB-3.1.2.5-01", "QB-3.1.5.8.2-05", "QB-3.1.6.4-01", "QB-3.1.1.6.1-04")
 def test_ack_send_timer_acknowledges_what_is_durable() -> None:
     driven = open_acceptor(ack_timeout_ms=40_000)
     driven.feed(*messages(1, 2, KIND_EXPRESS))

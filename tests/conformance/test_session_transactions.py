@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from qm.session import (
+    KIND_EXPRESS,
     KIND_RECOVERABLE,
     KIND_TRANSACTIONAL,
+    AcksReceived,
     CloseReason,
     OrderAckTimer,
     OutgoingTable,
@@ -19,7 +21,7 @@ from qm.wire.errors import ValueOutOfRange
 from qm.wire.packets.packet import write_packet
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.identifiers import TxSequenceId
-from tests.unit.session.builders import message, messages, open_initiator
+from tests.unit.session.builders import ack, message, messages, open_initiator
 
 LIVE = (5 << 32) | 1
 DEFAULT_TABLE = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)
@@ -76,6 +78,13 @@ def test_progress_takes_the_interval_back_to_the_first() -> None:
     assert schedule.next_timer() is None
     assert (schedule.time_of_last_ack, schedule.last_ack_count) == (170.0, 3)
     assert schedule.resend_interval_index == 0
+    # The list becomes empty while the interval is a later one.
+    schedule.sent(200.0)
+    for due in (230.0, 260.0, 290.0, 590.0):
+        assert schedule.handle_timer(due)
+    assert schedule.resend_interval_index == 4
+    schedule.order_acked(600.0, progress=True, unacked=0)
+    assert (schedule.resend_interval_index, schedule.resend_interval_s) == (0, 30)
 
 
 @pytest.mark.spec("QB-3.1.2.6-01", "QB-3.1.3.2-03", "QB-3.1.3.2-02")
@@ -84,6 +93,7 @@ def test_resend_timer_starts_with_the_first_message_only() -> None:
     assert (schedule.time_of_last_ack, schedule.last_ack_count) == (3.0, 0)
     assert (schedule.resend_interval_index, schedule.resend_interval_s) == (0, 7)
     assert schedule.resend_time is None
+    assert OutgoingTable().last_ack == 0
     assert schedule.next_timer() is None
     assert not schedule.handle_timer(1e9)
     schedule.sent(10.0)
@@ -133,7 +143,7 @@ def test_order_ack_is_not_pushed_further_than_ten_seconds() -> None:
     assert schedule.next_timer() is None
 
 
-@pytest.mark.spec("QB-3.1.5.6-03", "QB-3.1.5.6-05", "QB-3.1.1.6.2-04")
+@pytest.mark.spec("QB-3.1.5.6-03", "QB-3.1.5.6-05", "QB-3.1.1.6.2-04", "QB-3.1.5.5.3-03")
 def test_an_order_ack_is_cumulative_and_needs_the_session_ack_too() -> None:
     table = table_of(1, 2, 3, 4)
     table.dispatch(3)
@@ -219,9 +229,12 @@ def test_first_sending_names_the_acknowledged_number_before_it() -> None:
     table.dispatch(1)
     table.order_acked(LIVE, 1)
     table.session_acked([], [101])
+    assert (table.sequence, table.unacked_numbers) == (LIVE, [])
     table.add(102, 2)
+    assert table.unacked_numbers == [], "it is not in the list before it was sent"
     assert table.dispatch(1) == [102]
     assert table.previous_numbers([102]) == [1]
+    assert table.unacked_numbers == [2]
 
 
 @pytest.mark.spec("QB-3.1.3.2-04", "QB-3.1.6.1-02", "QB-3.1.1.6-01")
@@ -265,6 +278,29 @@ def test_unacked_sequence_is_sorted_and_shrinks_from_the_front() -> None:
     assert table.unacked_numbers == [9]
     assert not table.order_acked(LIVE, 2).is_progress
     assert table.unacked_numbers == [9]
+
+
+@pytest.mark.spec("QB-3.1.1.3.1.2-01")
+def test_what_is_known_of_an_outgoing_message() -> None:
+    """AwaitingAck, Transmitted, ReceivedSessionAck, ReceivedOrderAck and the numbers each tell."""
+    table = table_of(0, 1, 2)
+    # AwaitingAck: what is in flight is not dispatched; Transmitted: it bridges gaps from then on.
+    assert table.dispatch(3) == [100, 101, 102]
+    assert table.dispatch(3) == []
+    # TxSequenceNumber: 0 is none, and no OrderAck ends it.
+    assert table.order_acked(LIVE, 2).ended == []
+    # ReceivedOrderAck is set, and ReceivedSessionAck ends the entry.
+    assert table.session_acked([], [101, 102]) == [101, 102]
+    # RecoverableSequenceNumber, SequenceNumber: an express message is counted, not named.
+    driven = open_initiator()
+    driven.offer(1, 1, KIND_EXPRESS)
+    driven.offer(2, 1, KIND_RECOVERABLE)
+    driven.out()
+    driven.feed(ack(1))
+    assert driven.event(AcksReceived).released == [1]
+    assert driven.session.in_flight == 1
+    driven.feed(ack(2, 1, 1))
+    assert driven.event(AcksReceived).released == [2]
 
 
 @pytest.mark.spec("QB-3.1.7.16-01", "QB-3.1.7.1.6-01")

@@ -57,7 +57,13 @@ from qm.wire.limits import (
     TRANSACTION_ID_MAX,
     U16_MAX,
 )
-from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.message_class import (
+    MESSAGE_CLASS_CUSTOM_MASK,
+    AcknowledgeFlags,
+    MessageClass,
+    MessageClassRole,
+    message_class_role,
+)
 from qm.wire.packets.patch import patch_message_id, patch_sent_time
 from qm.wire.packets.peek import is_transactional, peek_head
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
@@ -253,6 +259,8 @@ class PacketBuilder:
         own = self._manager.identifier
         destinations = given.destinations or (targets if len(targets) > 1 else ())
         administration = self._reference(given.administration_queue, "administration_queue")
+        if not given.acknowledgements:
+            administration = ""  # MQ-A6: it is named exactly when an acknowledgement is asked for
         response = self._reference(given.response_queue, "response_queue")
         return Message(
             message_class=given.message_class,
@@ -429,6 +437,12 @@ def _check(given: data_pb2.Properties) -> None:
         raise InvalidArgument("message_class", f"{given.message_class}; at most {U16_MAX}")
     if given.message_class != MessageClass.NORMAL and not given.connector_type:
         raise InvalidArgument("connector_type", "only connectors choose a message's class")
+    if message_class_role(given.message_class) is MessageClassRole.UNDEFINED:
+        raise InvalidArgument(
+            "message_class",
+            f"{given.message_class:#06x} is not defined, and an application's own has bits of "
+            f"{MESSAGE_CLASS_CUSTOM_MASK:#06x} alone [MS-MQMQ 2.2.18.1.6]",
+        )
     _check_security(given)
 
 

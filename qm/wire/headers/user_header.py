@@ -9,7 +9,7 @@ from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.limits import HOPS_MAX, TIME_INFINITE_S
+from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.packing import guid_bytes, pack_fields
 from qm.wire.structures.queue_name import (
     QUEUE_TYPE_DIRECT,
@@ -93,15 +93,6 @@ class UserHeader(msgspec.Struct, frozen=True, gc=False):
     """Flags.JN: the sender keeps a copy of undelivered messages."""
     has_positive_journaling: bool = False
     """Flags.JP: the sender keeps a copy of delivered messages."""
-
-    @property
-    def has_too_many_hops(self) -> bool:
-        """Whether the hop count is beyond the legal range.
-
-        MQ-A32: such a message is refused with a message class, so the codec must be able to read
-        it.
-        """
-        return self.hop_count > HOPS_MAX
 
 
 def parse_user_header(buffer: Buffer, offset: int, end: int) -> tuple[UserHeader, int]:

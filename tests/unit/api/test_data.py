@@ -14,6 +14,7 @@ from qm.model.management import administration
 from qm.model.values.limits import APPLY_VERSION
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
+from qm.wire.packets.user_message import parse_user_message
 from tests.cluster.harness import run, until
 from tests.unit.api.world import Client, bodies, refused, world
 
@@ -625,6 +626,54 @@ def test_the_copies_of_a_message_have_a_limit_together() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.2.19.3-11", "MQ-2.2.18.1.6-09", "MQ-2.2.18.1.6-04")
+def test_connectors_choose_defined_classes_and_those_of_the_custom_mask() -> None:
+    defined = [0x0001, 0x0002, 0x00FF, 0x4000, *range(0x8000, 0x8008), *range(0x8009, 0x800C)]
+    defined += [0xC000, 0xC001, 0xC002, 0xC004]
+
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            for number in (*defined, 0x0100, 0x01FF, 0x2000, 0xE1FF):
+                await client.send(ORDERS, b"", message_class=number, connector_type=b"c" * 16)
+                got = (await client.receive(queue)).messages.properties[0]
+                assert got.message_class == number
+            # An application makes no acknowledgement itself.
+            for number in defined:
+                with refused(INVALID, field="messages[0].properties.connector_type"):
+                    await client.send(ORDERS, b"", message_class=number)
+            for number in (0x0200, 0x0400, 0x0800, 0x1000, 0x1E00, 0xFFFF):
+                with refused(INVALID, field="messages[0].properties.message_class"):
+                    await client.send(ORDERS, b"", message_class=number, connector_type=b"c" * 16)
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.2.19.2-22")
+def test_an_administration_queue_is_named_exactly_when_acknowledgements_are_asked_for() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            field = "messages[0].properties.administration_queue"
+            for flags in range(16):
+                await client.send(ORDERS, b"", acknowledgements=flags, administration_queue=PATH)
+                reply = await client.receive(queue)
+                begin, end = reply.messages.offsets[:2]
+                sent = parse_user_message(reply.messages.packets[begin:end], 0, end - begin)[0]
+                assert sent.properties.flags == flags
+                assert (sent.user_header.admin_queue is not None) is bool(flags)
+                if flags:
+                    with refused(INVALID, field=field):
+                        await client.send(ORDERS, b"", acknowledgements=flags)
+                # Acknowledgements go to the same queue: what is left of them is taken.
+                for _ in range(bool(flags & 1) + bool(flags & 2)):
+                    await client.receive(queue)
+
+    run(scenario())
+
+
 def test_wrong_arguments_name_their_field() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
@@ -636,6 +685,7 @@ def test_wrong_arguments_name_their_field() -> None:
                 "acknowledgements": (0x10, "messages[0].properties.acknowledgements"),
                 "tracing_queue": (b"x", "messages[0].properties.tracing_queue"),
                 "message_class": (3, "messages[0].properties.connector_type"),
+                "administration_queue": ("nonsense", "messages[0].properties.administration_queue"),
                 "response_queue": ("nonsense", "messages[0].properties.response_queue"),
             }
             for name, (value, field) in wrong.items():

@@ -487,6 +487,7 @@ def test_acknowledgements_of_what_was_never_sent_are_told_from_old_ones(sender: 
     assert sender.one(final).verdicts == array("H", expected)
 
 
+@pytest.mark.spec("QB-2.2.5-05")
 def test_a_final_ack_has_any_class_that_16_bits_can_say(sender: Sender) -> None:
     sender.send(2, **TRANSACTIONAL, **JOURNALED)
     sender.assign()

@@ -249,44 +249,44 @@ def test_dead_letters_are_counted_by_reason(world: World, look: Looker) -> None:
 # Outgoing ------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.5.6-08")
+@pytest.mark.spec("QB-3.1.5.6-08", "MQ-2.2.5-01", "MQ-2.2.5.1-02")
 def test_outgoing_queues_and_their_sequences(
     world: World, look: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = world.client()
-    for number in range(3):
+    for number in range(4):
         transaction = client.begin(f"t{number}")
         raw = packet(0, sequence=(1, 1, 0), final_ack=number == 0)
         assert client.send(AWAY, raw=raw, transaction=transaction).status == 0
         client.commit(transaction)
     assert client.send("DIRECT=OS:third\\in").status == 0
     first, third = queries.list_outgoing_queues(look(world)).items
-    assert (first.destination_format_name, first.message_count) == (AWAY, 3)
+    assert (first.destination_format_name, first.message_count) == (AWAY, 4)
     assert (first.eod_next_seq, first.eod_first_non_ack) == (None, None)
     assert first.admin_state is OutgoingAdminState.NORMAL
     assert third.message_count == 1
     unsent = queries.outgoing_messages(look(world), first.queue_id).items
     assert [(one.is_first, one.is_last, one.sent_time) for one in unsent] == [
         (True, True, NOW_S)
-    ] * 3
-    assert [one.place for one in unsent] == [None] * 3
+    ] * 4
+    assert [one.place for one in unsent] == [None] * 4
     in_order = [one.position.lookup_identifier for one in unsent]
     queue_id = first.queue_id
     world.one(commands.AssignTransfer(queue_id, array("Q", in_order)))
     numbered = [one.place for one in queries.outgoing_messages(look(world), queue_id).items]
-    assert [place and place.sequence_number for place in numbered] == [1, 2, 3]
+    assert [place and place.sequence_number for place in numbered] == [1, 2, 3, 4]
     sequence = numbered[0].sequence_identifier if numbered[0] else 0
     world.one(commands.TransferAcked(queue_id, array("Q", in_order[:2])))
     world.one(commands.OrderAcked(array("Q", [sequence]), array("Q", [2])))
     monkeypatch.setattr("qm.model.queries.outgoing.SCANNED_ROWS_MAX", 1)
-    assert queries.count_numbered(look(world)) == 2, "one has left, whichever page it was on"
+    assert queries.count_numbered(look(world)) == 3, "one has left, whichever page it was on"
     info = queries.outgoing_queue(look(world), queue_id)
     assert info is not None
     assert info.eod_last_ack == queries.SequencePlace(sequence, 2, 1)
-    assert info.eod_first_non_ack == info.eod_last_non_ack
     assert info.eod_first_non_ack == queries.SequencePlace(sequence, 3, 2)
-    assert info.eod_next_seq == queries.SequencePlace(sequence, 4, 3)
-    assert (info.eod_no_ack_count, info.eod_no_read_count) == (1, 1)
+    assert info.eod_last_non_ack == queries.SequencePlace(sequence, 4, 3)
+    assert info.eod_next_seq == queries.SequencePlace(sequence, 5, 4)
+    assert (info.eod_no_ack_count, info.eod_no_read_count) == (2, 1)
     left = queries.outgoing_messages(look(world), queue_id).items
     assert [one.position.lookup_identifier for one in left] == in_order[2:]
     assert queries.outgoing_queue(look(world), 1) is None

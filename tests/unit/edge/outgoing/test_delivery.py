@@ -33,7 +33,7 @@ from tests.unit.model.world import OWN, direct, packet, request
 HOST, OTHER_HOST = "127.0.0.41", "127.0.0.42"
 
 
-@pytest.mark.spec("QB-2.1.1-02", "QB-2.1.1-03", "QB-3.1.7.4-01")
+@pytest.mark.spec("QB-2.1.1-03", "QB-3.1.7.4-01", "MQ-2.2.19.2-02")
 def test_messages_of_every_kind_arrive_once_with_their_numbers() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -97,7 +97,7 @@ def test_what_the_old_leader_learnt_and_could_not_commit_is_learnt_again() -> No
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.5.6-08", "DM-3.1.1.4-02")
+@pytest.mark.spec("QB-3.1.5.6-08", "DM-3.1.1.4-02", "QB-3.1.7.1.3-01", "QB-3.1.1.6-01")
 def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -109,6 +109,7 @@ def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> 
             report = cluster.manager.report(queue)
             assert report is not None
             assert report.state is OutgoingState.CONNECTED
+            # Each is in UnackedSequence, and the Transactional Ack Wait Timer runs.
             assert (report.eod_no_ack_count, report.eod_resend_count) == (3, 0)
             assert report.eod_resend_interval_s == 30
             assert report.eod_resend_time > cluster.world.now_ms // 1000
@@ -165,6 +166,7 @@ def test_a_final_ack_ends_a_journaled_message(
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.5.7-01")
 def test_a_final_ack_for_another_queue_manager_ends_nothing() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -498,6 +500,7 @@ def test_counters_do_not_wrap_on_one_session(monkeypatch: pytest.MonkeyPatch) ->
     run(scenario())
 
 
+@pytest.mark.spec("QB-1.3.5.2-01")
 def test_acknowledgements_of_apply_leave_like_messages() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from struct import pack
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CBC
+from cryptography.hazmat.primitives.padding import PKCS7
 
 from qm.edge.outgoing.encrypting import (
     SEND_KEY_LIFETIME_S,
@@ -28,9 +33,10 @@ from qm.security.body_encryption import EncryptionPolicy
 from qm.security.providers import Provider
 from qm.security.session_keys import public_key_blob, unwrapped
 from qm.session import ConnectionStatus, SessionConfig
-from qm.wire.codes import ErrorCode
+from qm.wire.codes import ErrorCode, is_failure
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
 from qm.wire.enums import EncryptionAlgorithm as Algorithm
+from qm.wire.headers.message_properties import write_message_properties_header
 from qm.wire.headers.security_header import SecurityHeader, parse_provider_info
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.public_key import (
@@ -69,7 +75,11 @@ BITS = {
 
 
 def know_peer(
-    world: World, *, addresses: tuple[str, ...] = (), keys: dict[Provider, RSAPrivateKey] = KEYS
+    world: World,
+    *,
+    addresses: tuple[str, ...] = (),
+    keys: dict[Provider, RSAPrivateKey] = KEYS,
+    guid: bytes = PEER_GUID,
 ) -> None:
     """Put the peer with these keys into the directory."""
     published = tuple(
@@ -79,13 +89,13 @@ def know_peer(
         for provider, key in keys.items()
     )
     values = {
-        "computer_name": "peer",
+        "computer_name": "peer" if guid == PEER_GUID else guid.hex()[-12:],
         "addresses": addresses,
         "public_encryption_key_list": write_mqds_public_keys(published),
     }
     attributes = {name: encode_attribute(value) for name, value in values.items()}
     kind = DirectoryObjectType.QUEUE_MANAGER
-    outcome = world.one(commands.DirectoryWrite(request(), PEER_GUID, kind, attributes, ()))
+    outcome = world.one(commands.DirectoryWrite(request(), guid, kind, attributes, ()))
     assert outcome.status == 0
 
 
@@ -102,6 +112,23 @@ def opened(message: UserMessage) -> bytes:
     algorithm = EncryptionAlgorithm(properties.encryption_algorithm)
     key = unwrapped(security.encryption_key, level, algorithm, KEYS[Provider(level)])
     return decrypt_body(key, properties.message_body)
+
+
+def opened_by_hand(message: UserMessage) -> bytes:
+    """The same for AES, without what the product decrypts with."""
+    security = message.security
+    assert security is not None
+    head, wrapped_key = security.encryption_key[:12], security.encryption_key[12:]
+    algorithm = message.properties.encryption_algorithm
+    assert head == pack("<BBHIHH", 1, 2, 0, algorithm, 0xA400, 0)
+    # The ciphertext has its least significant byte first.
+    own = KEYS[Provider(message.properties.privacy_level)]
+    secret = own.decrypt(wrapped_key[::-1], PKCS1v15())
+    assert len(secret) * 8 == {0x660E: 128, 0x660F: 192, 0x6610: 256}[algorithm]
+    decryptor = Cipher(AES(secret), CBC(bytes(16))).decryptor()
+    padded = decryptor.update(message.properties.message_body) + decryptor.finalize()
+    unpadder = PKCS7(128).unpadder()
+    return unpadder.update(padded) + unpadder.finalize()
 
 
 def key_bits(message: UserMessage) -> int:
@@ -148,6 +175,13 @@ def test_bodies_arrive_encrypted_and_stay_here_in_clear() -> None:
                 assert message.properties.encryption_algorithm == algorithm
                 assert opened(message).isdigit()
                 assert message.security is not None
+                assert message.security.is_body_encrypted
+                if level is PrivacyLevel.ADVANCED:
+                    assert opened_by_hand(message) == opened(message)
+                # MessageSize and AllocationBodySize are the ciphertext's.
+                sizes = pack("<I", len(message.properties.message_body)) * 2
+                written = write_message_properties_header(message.properties)
+                assert written[32:40] == sizes
                 info = message.security.provider_info
                 provider = parse_provider_info(info, 0, len(info))[0]
                 assert provider.provider_name == Provider(level).provider_name
@@ -158,23 +192,36 @@ def test_bodies_arrive_encrypted_and_stay_here_in_clear() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.7.1.5-01", "QB-3.1.7.1.5.1-01", "QB-5.1-01")
+@pytest.mark.spec("QB-3.1.7.1.5-01", "QB-3.1.7.1.5.1-01")
 def test_what_cannot_be_encrypted_does_not_leave() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 1)
             level = private(PrivacyLevel.ENHANCED)
             cluster.send(peer.address, 1, properties=level, has_negative_journaling=True)
+            cluster.send(peer.address, 1, properties=level)
+            cluster.send(
+                *(peer.address, 1),
+                is_transactional=True,
+                properties=private(PrivacyLevel.ADVANCED),
+                has_negative_journaling=True,
+            )
             cluster.send(peer.address, 1)
             await until(lambda: len(peer.taken) == 2, lambda: cluster.manager.report(queue))
             await until(lambda: not cluster.waiting(queue))
             (body,) = cluster.dead_letters()
+            (exact,) = cluster.dead_letters(is_transactional=True)
             assert body.isdigit()
+            assert exact.isdigit()
+            assert body not in [message.properties.message_body for message in peer.taken]
             report = cluster.manager.report(queue)
             assert report is not None
-            statuses = [entry.status for entry in report.connection_history]
-            assert ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE in statuses
-            assert cluster.metric("quorate_outgoing_messages_total", result="unencryptable") == 1
+            failed = ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE
+            told = [entry for entry in report.connection_history if entry.status is failed]
+            assert told
+            assert {entry.address_list for entry in told} == {HOST}
+            assert all(is_failure(entry.error) for entry in told)
+            assert cluster.metric("quorate_outgoing_messages_total", result="unencryptable") == 3
 
     run(scenario())
 
@@ -236,10 +283,12 @@ def test_local_queues_take_what_asks_for_encryption_by_their_level() -> None:
         assert (client.send(name, raw=secret).status == 0) is takes_secret
 
 
-def leaving(encryption: BodyEncryption, level: int, algorithm: int) -> UserMessage:
+def leaving(
+    encryption: BodyEncryption, level: int, algorithm: int, name: PrivateName = NAME
+) -> UserMessage:
     to = PrivateQueueFormatNameId(QueueHost.DESTINATION, 9)
-    raw = packet(1, to=to, queue_manager_address=PEER_GUID, properties=private(level, algorithm))
-    sent = encryption.leaving(raw, NAME)
+    raw = packet(1, to=to, queue_manager_address=name.guid, properties=private(level, algorithm))
+    sent = encryption.leaving(raw, name)
     return parse_user_message(sent, 0, len(sent))[0]
 
 
@@ -248,7 +297,34 @@ def key_of(message: UserMessage) -> bytes:
     return message.security.encryption_key
 
 
-@pytest.mark.spec("QB-3.1.7.1.5-07", "QB-3.1.6.11-01", "QB-3.1.3.1-04")
+@pytest.mark.spec("QB-3.1.7.1.5-07", "QB-3.1.3.1-04", "QB-3.1.3.1-03")
+def test_session_keys_belong_to_provider_algorithm_and_queue_manager() -> None:
+    """Each has an entry of SendSymmetricKeyCache, which holds 53 and then loses its older half."""
+    world = World()
+    managers = [number.to_bytes(16, "big") for number in range(1, 61)]
+    for manager in managers:
+        know_peer(world, guid=manager)
+    directory = ReplicatedDirectory(lambda: world.state)
+    encryption = BodyEncryption(directory, lambda: 0.0, EncryptionPolicy())
+
+    def key(level: int, algorithm: int, manager: bytes = managers[0]) -> bytes:
+        return key_of(leaving(encryption, level, algorithm, PrivateName(manager, 9)))
+
+    first = key(3, 0x6801)
+    assert key(3, 0x6801) == first
+    others = [key(1, 0x6801), key(3, 0x6602), key(3, 0x6801, managers[1])]
+    assert len({first, *others}) == 4
+    # It was empty when the queue manager started: another leader has other keys.
+    another = BodyEncryption(directory, lambda: 0.0, EncryptionPolicy())
+    assert key_of(leaving(another, 3, 0x6801, PrivateName(managers[0], 9))) != first
+    filled = [key(3, 0x6801, manager) for manager in managers[2:51]]
+    assert key(3, 0x6801) == first, "53 have room"
+    key(3, 0x6801, managers[51])
+    assert key(3, 0x6801, managers[50]) == filled[-1], "the younger ones stayed"
+    assert key(3, 0x6801) != first, "26 of 53 went, the oldest"
+
+
+@pytest.mark.spec("QB-3.1.7.1.5-07", "QB-3.1.3.1-04")
 def test_session_keys_are_used_for_a_time() -> None:
     world, now = World(), [0.0]
     know_peer(world)
@@ -267,7 +343,32 @@ def test_session_keys_are_used_for_a_time() -> None:
     assert (SEND_KEYS_MAX, SEND_KEY_LIFETIME_S) == (53, 600)
 
 
-@pytest.mark.spec("QB-3.1.1.3-01", "QB-3.1.1.3-02", "QB-3.1.7.1.5-08", "QB-3.1.3.1-05")
+@pytest.mark.spec("QB-3.1.1.3-01")
+@pytest.mark.parametrize(
+    ("level", "setting", "algorithms"),
+    [
+        (1, "base", {0x6602: 0x6602, 0x6801: 0x6801}),
+        (3, "enhanced", {0x6602: 0x6602, 0x6801: 0x6801}),
+        (5, "advanced", {0x660E: 0x660E, 0x660F: 0x660F, 0x6610: 0x6610}),
+    ],
+)
+def test_the_preferred_cipher_of_a_level_is_one_of_its_own(
+    level: int, setting: str, algorithms: dict[int, int]
+) -> None:
+    world = World()
+    know_peer(world)
+    directory = ReplicatedDirectory(lambda: world.state)
+    for number in EncryptionAlgorithm:
+        policy = EncryptionPolicy(**{setting: number})  # type: ignore[arg-type]
+        encryption = BodyEncryption(directory, lambda: 0.0, policy)
+        if number not in algorithms:
+            with pytest.raises(EncryptionFailed):
+                leaving(encryption, level, 0)
+            continue
+        assert leaving(encryption, level, 0).properties.encryption_algorithm == number
+
+
+@pytest.mark.spec("QB-3.1.1.3-02", "QB-3.1.7.1.5-08", "QB-3.1.3.1-05", "QB-2.4.2-03")
 def test_ciphers_are_those_of_the_level() -> None:
     world = World()
     know_peer(world)
@@ -279,11 +380,16 @@ def test_ciphers_are_those_of_the_level() -> None:
     ]
     assert [each.encryption_algorithm for each in chosen] == [0x6801, 0x6801, 0x6610]
     reduced = BodyEncryption(directory, lambda: 0.0, EncryptionPolicy(reduced_rc2=True))
-    message = leaving(reduced, 3, EncryptionAlgorithm.RC2)
-    key = unwrapped(
-        key_of(message), PrivacyLevel.ENHANCED, EncryptionAlgorithm.RC2, KEYS[Provider.ENHANCED]
-    )
-    assert (len(key.key), key.key[5:]) == (16, bytes(11))
+    for encryption, level, algorithm, is_short in (
+        (reduced, 3, EncryptionAlgorithm.RC2, True),
+        (reduced, 3, EncryptionAlgorithm.RC4, False),
+        (BodyEncryption(directory, lambda: 0.0, default), 3, EncryptionAlgorithm.RC2, False),
+    ):
+        blob = key_of(leaving(encryption, level, algorithm))
+        own = KEYS[Provider.ENHANCED]
+        secret = own.decrypt(blob[12:][::-1], PKCS1v15())
+        assert len(secret) == 16
+        assert (secret[5:] == bytes(11)) is is_short
 
 
 POLICY = """

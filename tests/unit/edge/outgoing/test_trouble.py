@@ -9,6 +9,7 @@ import pytest
 
 from qm.edge.outgoing import limits
 from qm.edge.outgoing.link import connections
+from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.elements import OutgoingAdminState, QueueAccessType
 from qm.model.values.limits import PACKET_MAX_BYTES
@@ -24,6 +25,7 @@ from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.packets.internal import SessionAck
 from qm.wire.packets.packet import write_packet
 from qm.wire.structures.queue_name import DirectQueueFormatName
+from tests.unit.edge.outgoing.test_encryption import know_peer
 from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Peer,
@@ -146,6 +148,21 @@ def test_a_host_that_nobody_knows_is_looked_up_again() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.1.4-02")
+def test_a_private_name_asks_the_directory_for_its_computer_and_not_for_its_queue() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            know_peer(cluster.world, addresses=(HOST,))
+            queue = cluster.send(f"PRIVATE={guid_text(PEER_GUID)}\\00000009", 1)
+            await until(lambda: not cluster.waiting(queue))
+            assert len(peer.taken) == 1
+            # The directory has that computer, and no object of the queue.
+            rows = [key for table, key, _ in cluster.world.state.rows() if table == Table.DIRECTORY]
+            assert rows == [PEER_GUID]
+
+    run(scenario())
+
+
 @pytest.mark.spec("QB-3.1.7.4-03")
 def test_a_private_name_needs_its_queue_manager_in_the_configuration() -> None:
     async def scenario() -> None:
@@ -159,11 +176,15 @@ def test_a_private_name_needs_its_queue_manager_in_the_configuration() -> None:
     run(scenario())
 
 
-def test_a_cut_connection_is_made_again_and_what_was_under_way_is_repeated() -> None:
+@pytest.mark.spec("QB-1.3.2.1.1-01", "QB-1.3.2.1.2-01", "QB-3.1.1.6-01")
+@pytest.mark.parametrize("is_recoverable", [False, True])
+def test_a_cut_connection_is_made_again_and_what_was_under_way_is_repeated(
+    is_recoverable: bool,
+) -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
             peer.is_acknowledging = False
-            queue = cluster.send(peer.address, 200, is_recoverable=True)
+            queue = cluster.send(peer.address, 200, is_recoverable=is_recoverable)
             await until(lambda: len(peer.raw) == 64)
             first = list(peer.raw)
             peer.cut()

@@ -1,7 +1,5 @@
 """Caches keep what their sizes and lifetimes say ([MS-MQQB] 3.1.6.10, 3.1.6.13)."""
 
-import pytest
-
 from qm.edge.security.aged_cache import AgedCache
 from qm.edge.security.allowances import Allowances
 
@@ -15,7 +13,6 @@ def test_the_oldest_half_goes_when_there_is_no_room() -> None:
     assert [number for number in range(7) if cache.get(number)] == [0, 3, 4, 6]
 
 
-@pytest.mark.spec("QB-3.1.6.10-01", "QB-3.1.6.13-01")
 def test_the_timer_ends_what_is_too_old_and_starts_again_for_the_rest() -> None:
     cache = AgedCache[int, str](5, 100.0)
     assert cache.first_cleanup_at(7.0) == 107.0

@@ -169,6 +169,7 @@ def test_an_unlisted_cipher_matters_to_encrypted_messages_alone(desk: Desk) -> N
     assert desk.facts(odd(encrypted(plain(), desk.own))).decryption_failed
 
 
+@pytest.mark.spec("MQ-2.2.20.6-07")
 @pytest.mark.parametrize(("kind", "is_unknown"), [(1, False), (24, False), (3, True), (6, True)])
 def test_a_provider_that_does_not_sign_with_rsa_is_unsupported(
     desk: Desk, kind: int, is_unknown: bool
@@ -180,9 +181,13 @@ def test_a_provider_that_does_not_sign_with_rsa_is_unsupported(
     facts = desk.facts(replace(message, security=security))
     expected = SignatureFact.UNVERIFIED if is_unknown else SignatureFact.VALID
     assert (facts.signature, facts.is_provider_unknown) == (expected, is_unknown)
+    # DE says that it is the default one, whatever ProviderInfo names.
     by_default = replace(security, is_default_provider=True)
     facts = desk.facts(replace(message, security=by_default))
     assert facts.signature is SignatureFact.VALID
+    # Of an unsigned message the provider does not matter.
+    unsigned = replace(security, signature=b"", security_id=b"", sender_id_type=0)
+    assert desk.facts(replace(message, security=unsigned)).signature is SignatureFact.ABSENT
 
 
 def test_weak_hashes_are_facts_and_unknown_ones_are_failures(desk: Desk) -> None:
@@ -216,8 +221,7 @@ def test_an_unsigned_sid_is_a_claim(desk: Desk, sid: bytes) -> None:
 # Ciphers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-09", "QB-3.1.5.8.3-11", "QB-3.1.5.8.3-14")
-@pytest.mark.spec("MQ-2.2.20.6-06", "MQ-2.2.19.3-25")
+@pytest.mark.spec("QB-3.1.5.8.3-09", "QB-3.1.5.8.3-11", "QB-3.1.5.8.3-14", "MQ-2.2.20.6-06")
 @pytest.mark.parametrize(("level", "algorithm"), CIPHERS)
 @pytest.mark.parametrize("is_signed", [True, False])
 def test_bodies_are_decrypted_before_signatures_are_verified(
@@ -307,9 +311,9 @@ def test_reduced_keys_are_a_fact(desk: Desk, is_reduced: bool) -> None:
 # Caches ------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-07", "QB-3.1.3.1-03")
+@pytest.mark.spec("QB-3.1.3.1-03")
 def test_a_certificate_is_looked_up_once_and_again_when_the_directory_changes(desk: Desk) -> None:
-    assert len(desk.examiner.user_certificates) == 0
+    assert len(desk.examiner.user_certificates) == len(desk.examiner.symmetric_keys) == 0
     for _ in range(3):
         assert desk.facts(signed(plain())).signature is SignatureFact.VALID
     assert desk.table.reads == 1
@@ -317,7 +321,55 @@ def test_a_certificate_is_looked_up_once_and_again_when_the_directory_changes(de
     assert desk.facts(signed(plain())).signature is SignatureFact.INVALID
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-10", "QB-3.1.5.8.3-12", "QB-3.1.1.3.3-01")
+@pytest.mark.spec("QB-3.1.5.8.3-07", "QB-3.1.3.1-04", "QB-3.1.1.3.3-01")
+def test_the_oldest_half_of_53_certificates_makes_room(desk: Desk) -> None:
+    """CachedUserCert: certificate, SecurityID and CachedTime, 1,200 s; the key is all of both."""
+    people = [ALICE[:-4] + number.to_bytes(4, "little") for number in range(2_000, 2_054)]
+
+    def greet(sid: bytes, now: float) -> int:
+        security = SecurityHeader(SENDER_ID_SID, security_id=sid, sender_cert=certificate())
+        before = desk.table.reads
+        assert desk.facts(signed(plain(), security=security), now).sender_sids == (sid,)
+        return desk.table.reads - before
+
+    for sid in people:
+        desk.table.register(sid, certificate())
+    cache = desk.examiner.user_certificates
+    assert [greet(sid, float(at)) for at, sid in enumerate(people[:53])] == [1] * 53
+    assert len(cache) == 53
+    assert greet(people[0], 60.0) == 0
+    assert greet(people[53], 61.0) == 1
+    assert len(cache) == 53 - 26 + 1, "half of 53 went"
+    assert greet(people[26], 62.0) == 0, "the 27th oldest stayed"
+    assert greet(people[25], 63.0) == 1
+    assert cache.first_cleanup_at(100.0) == 100.0 + 1_200
+    # At 1,227 s and no earlier what was read at 26 s is older than its lifetime.
+    assert cache.clean(1_226.0) == 26.0 + 1_200 + 60
+    assert greet(people[26], 1_226.0) == 0
+    cache.clean(1_227.0)
+    assert greet(people[26], 1_227.0) == 1
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-12", "QB-3.1.3.1-04")
+def test_the_oldest_half_of_127_session_keys_makes_room(desk: Desk) -> None:
+    cache = desk.examiner.symmetric_keys
+    # Each is encrypted with padding of its own: another blob, another CachedSymmetricKey.
+    made = [encrypted(plain(), desk.own, secret=bytes([n]) * 32) for n in range(1, 129)]
+    for at, message in enumerate(made[:127]):
+        assert desk.facts(message, float(at)).was_encrypted
+    assert (len(cache), desk.keys.reads) == (127, 127)
+    assert desk.facts(made[127], 200.0).was_encrypted
+    assert len(cache) == 127 - 63 + 1
+    assert desk.facts(made[63], 201.0).was_encrypted
+    assert desk.keys.reads == 128, "the 64th oldest stayed"
+    assert desk.facts(made[62], 202.0).was_encrypted
+    assert desk.keys.reads == 129
+    assert cache.first_cleanup_at(100.0) == 100.0 + 600
+    assert cache.clean(663.0) == 63.0 + 600 + 60
+    assert cache.clean(664.0) == 64.0 + 600 + 60
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-10", "QB-3.1.5.8.3-11", "QB-3.1.1.3.3-01")
 def test_a_session_key_is_unwrapped_once_and_again_when_the_keys_change(desk: Desk) -> None:
     message = encrypted(plain(), desk.own)
     for _ in range(3):
@@ -328,6 +380,20 @@ def test_a_session_key_is_unwrapped_once_and_again_when_the_keys_change(desk: De
     )
     assert desk.facts(elsewhere).was_encrypted
     assert desk.keys.reads == 2
+    # With another provider, algorithm or blob it is another key, though the body is the same.
+    properties, security = message.properties, message.security
+    assert security is not None
+    blob = bytearray(security.encryption_key)
+    blob[-1] ^= 1
+    for other in (
+        replace(message, properties=replace(properties, privacy_level=int(PrivacyLevel.BASE))),
+        replace(message, properties=replace(properties, encryption_algorithm=int(AES[0]))),
+        replace(message, security=replace(security, encryption_key=bytes(blob))),
+    ):
+        before = desk.keys.reads
+        assert desk.facts(other).decryption_failed
+        assert desk.keys.reads == before + 1
+    assert desk.facts(message).was_encrypted
     desk.keys.of.clear()
     desk.keys.version += 1
     assert desk.facts(message).decryption_failed

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
+from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.security import allowances, verification
 from qm.edge.security.examination import Finding, Subject, examine
 from qm.model.values import commands
+from qm.model.values.commands import Facts
 from qm.model.values.limits import APPLY_VERSION, VERSION_OF_MESSAGE_SECURITY
 from qm.model.values.rows import PositionFlag
+from qm.observe.metrics import Metrics
 from qm.security.sid import sid_from_text
 from qm.wire.headers.security_header import SENDER_ID_SID, SecurityHeader
 from qm.wire.packets.user_message import UserMessage
@@ -277,3 +282,67 @@ def test_what_is_stored_is_sound() -> None:
             assert not stored.security.is_body_encrypted
 
     run(scenario())
+
+
+class HandMadeClock:
+    """The part of an event loop that timers need, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, at: float, call: Callable[..., None], *args: object) -> asyncio.TimerHandle:
+        self.due.append((at, lambda: call(*args)))
+        return cast("asyncio.TimerHandle", None)
+
+    def fire(self) -> float:
+        """Let the next timer fire; return when it was due."""
+        self.due.sort(key=lambda one: one[0])
+        self.now, call = self.due.pop(0)
+        call()
+        return self.now
+
+
+@pytest.mark.spec("QB-3.1.6.10-01", "QB-3.1.6.13-01", "QB-3.1.5.8.3-12", "QB-3.1.5.8.3-07")
+def test_each_cache_has_one_timer_that_starts_with_its_first_entry_and_goes_on() -> None:
+    """SymmetricKeyShortLifetime is 600 s, UserCertLifetime 1,200 s, and 60 s come on top."""
+    clock = HandMadeClock()
+    directory, keys = Table(), Keys(ADVANCED=OWN_KEY)
+    directory.register(ALICE, certificate())
+    loop = cast("asyncio.AbstractEventLoop", clock)
+    metrics = EdgeMetrics(Metrics(CollectorRegistry()), loop)
+    verifying = verification.Verification(metrics, loop, lambda: 1_700_000_000_000, directory, keys)
+    examiner = verifying.examiner
+    verifying.keep_clean()
+    assert clock.due == [], "nothing is cached"
+
+    def take(message: UserMessage) -> None:
+        question = examiner.question(written(message), message, clock.now)
+        facts = Facts(1, bytes(16), "10.0.0.7", ())
+        examiner.facts(question, examine(question.subject), facts, clock.now, 1_700_000_000)
+        verifying.keep_clean()
+
+    take(signed(plain()))
+    clock.now = 10.0
+    take(encrypted(plain(), OWN_KEY, secret=b"1" * 32))
+    clock.now = 400.0
+    take(encrypted(plain(), OWN_KEY, secret=b"2" * 32))
+    assert sorted(at for at, _ in clock.due) == [610.0, 1_200.0], "one timer each"
+    # Older than the lifetime is what is cached longer than it: the first goes a minute later.
+    assert clock.fire() == 610.0
+    assert len(examiner.symmetric_keys) == 2
+    assert clock.fire() == 10.0 + 600 + 60
+    assert len(examiner.symmetric_keys) == 1
+    assert clock.fire() == 400.0 + 600 + 60
+    assert len(examiner.symmetric_keys) == 0
+    assert len(examiner.user_certificates) == 1
+    assert [at for at, _ in clock.due] == [1_200.0]
+    clock.fire()
+    assert clock.fire() == 0.0 + 1_200 + 60
+    assert len(examiner.user_certificates) == 0
+    assert clock.due == [], "nothing is left to clean"
+    take(signed(plain()))
+    assert [at for at, _ in clock.due] == [1_260.0 + 1_200]

@@ -53,6 +53,7 @@ def test_a_ping_is_answered_to_the_port_that_asked() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-2.2.7-04", "QB-3.1.7.7-01")
 def test_the_answer_says_whether_a_session_would_be_accepted() -> None:
     async def scenario() -> None:
         async with world(sessions_per_address_max=1, no_leader_max_s=0.05) as w:

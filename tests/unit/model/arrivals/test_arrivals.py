@@ -77,7 +77,7 @@ def test_a_message_enters_its_queue_once(world: World) -> None:
     assert world.state.references() == {(one.body_index, 0): 1, (one.body_index, 1): 1}
 
 
-@pytest.mark.spec("DM-3.1.7.1.9-07", "DM-3.1.1.12-15")
+@pytest.mark.spec("DM-3.1.7.1.9-07", "DM-3.1.1.12-15", "MQ-2.2.19.1-06")
 def test_order_is_priority_then_arrival(world: World) -> None:
     orders = world.create("orders")
     world.arrive(*(packet(k, priority=p) for k, p in enumerate([3, 7, 0, 3, 7], start=1)))
@@ -594,6 +594,7 @@ def test_texts_of_a_packet_need_not_be_text(world: World, text: str) -> None:
     assert [one.properties.label for one in world.messages(admin)][2:] == [text, None]
 
 
+@pytest.mark.spec("MQ-2.2.19.2-10")
 @pytest.mark.parametrize("plain", [True, False])
 def test_the_hop_limit(world: World, plain: bool) -> None:
     """[MS-MQMQ] 2.2.19.2 RC: 29 at most (MQ-A32)."""

@@ -125,6 +125,7 @@ def test_when_rows_are_written_back_decides_nothing(
     assert list(late.state.rows()) == list(at_once.state.rows())
 
 
+@pytest.mark.spec("QB-3.1.5.8.2-04")
 def test_memory_ends_after_the_lifetime_and_leaves_no_row() -> None:
     world = World()
     for ordinal in range(1, 3_000, 500):
@@ -142,6 +143,7 @@ def test_memory_ends_after_the_lifetime_and_leaves_no_row() -> None:
     assert world.take(SOURCE, NAME, T0_MS // 1000, 1, T0_MS + HOUR_MS + 60_000)
 
 
+@pytest.mark.spec("QB-3.1.5.8.1-02")
 def test_a_later_repeat_prolongs_the_bucket_once() -> None:
     world = World()
     world.take(SOURCE, NAME, T0_MS // 1000, 1, T0_MS)
@@ -153,6 +155,7 @@ def test_a_later_repeat_prolongs_the_bucket_once() -> None:
     assert len(indexes) == 3
 
 
+@pytest.mark.spec("QB-3.1.5.8.2-04", "QB-3.1.1.3-05")
 def test_a_source_over_its_limit_loses_its_own_oldest_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -65,10 +65,14 @@ def flags_of(world: World, queue: int) -> PositionFlag:
     return PositionFlag(position.flags)
 
 
+@pytest.mark.spec("MQ-2.3.1.11-01")
 @pytest.mark.parametrize(
     ("facts", "authentication", "verdict"),
     [
         (SIGNED, True, ACCEPTED),
+        (SIGNED, False, ACCEPTED),
+        (PLAIN, False, ACCEPTED),
+        (PLAIN, True, BAD_SIGNATURE),
         (replace(SIGNED, hash_algorithm=HashAlgorithm.SHA1), False, BAD_SIGNATURE),
         (replace(SIGNED, hash_algorithm=HashAlgorithm.MD5), False, BAD_SIGNATURE),
         (replace(SIGNED, is_certificate_expired=True), False, BAD_SIGNATURE),
@@ -89,6 +93,15 @@ def test_signatures_are_judged_by_hash_sender_and_provider(
 def test_the_policy_names_the_hashes_that_count(world: World) -> None:
     world.create("orders", authentication=True)
     facts = replace(SIGNED, hash_algorithm=HashAlgorithm.SHA1)
+    # SHA-256 and SHA-512 count unless an administrator says otherwise; then each of them does.
+    for number, algorithm in enumerate(HashAlgorithm, start=10):
+        expected = ACCEPTED if algorithm in (0x800C, 0x800E) else BAD_SIGNATURE
+        said = replace(SIGNED, hash_algorithm=algorithm)
+        assert world.arrive(secured(number), facts=said) == [expected]
+    for number, algorithm in enumerate(HashAlgorithm, start=20):
+        set_policy(world, hash_algorithms=(algorithm,))
+        said = replace(SIGNED, hash_algorithm=algorithm)
+        assert world.arrive(secured(number), facts=said) == [ACCEPTED]
     set_policy(world, hash_algorithms=(HashAlgorithm.SHA1,))
     assert world.arrive(secured(1), facts=facts) == [ACCEPTED]
     assert world.arrive(secured(2), facts=SIGNED) == [BAD_SIGNATURE]
@@ -132,15 +145,24 @@ def test_an_unsigned_sid_counts_only_where_the_policy_says_so(world: World) -> N
 
 @pytest.mark.spec("QB-3.1.5.8.3-16")
 def test_who_is_known_by_queue_manager_is_everyone(world: World) -> None:
-    acl = Acl((Ace(ACE_ALLOWED, 0, 0x4, EVERYONE),))
-    world.create("orders", security=write_descriptor(SecurityDescriptor(dacl=acl)))
-    assert world.arrive(secured(), facts=replace(SIGNED, sender_sids=(EVERYONE,))) == [ACCEPTED]
+    for name, sid in (("orders", EVERYONE), ("alice", ALICE)):
+        acl = Acl((Ace(ACE_ALLOWED, 0, 0x4, sid),))
+        world.create(name, security=write_descriptor(SecurityDescriptor(dacl=acl)))
+    as_manager = replace(SIGNED, sender_sids=(EVERYONE,))
+    assert world.arrive(secured(), facts=as_manager) == [ACCEPTED]
+    assert world.arrive(packet(2, to="alice"), facts=as_manager) == [DENIED]
+    assert world.arrive(packet(3, to="alice"), facts=SIGNED) == [ACCEPTED]
+    # Nobody is known: there is no token, and that is a denial.
+    assert world.arrive(packet(4, to="alice"), facts=replace(SIGNED, sender_sids=())) == [DENIED]
 
 
 @pytest.mark.parametrize(
     ("facts", "is_encrypted", "level", "verdict"),
     [
         (replace(PLAIN, was_encrypted=True), False, QueuePrivacyLevel.BODY, ACCEPTED),
+        (replace(PLAIN, was_encrypted=True), False, QueuePrivacyLevel.OPTIONAL, ACCEPTED),
+        (PLAIN, False, QueuePrivacyLevel.OPTIONAL, ACCEPTED),
+        (PLAIN, False, QueuePrivacyLevel.NONE, ACCEPTED),
         (replace(PLAIN, was_encrypted=True), False, QueuePrivacyLevel.NONE, BAD_ENCRYPTION),
         (replace(PLAIN, decryption_failed=True), True, QueuePrivacyLevel.OPTIONAL, BAD_ENCRYPTION),
         (UNREADABLE, True, QueuePrivacyLevel.OPTIONAL, BAD_ENCRYPTION),
@@ -154,14 +176,17 @@ def test_who_is_known_by_queue_manager_is_everyone(world: World) -> None:
         (PLAIN, False, QueuePrivacyLevel.BODY, BAD_ENCRYPTION),
     ],
 )
+@pytest.mark.spec("QB-3.1.5.8.3-14", "QB-3.1.5.8.3-09", "MQ-2.3.1.12-01")
 def test_bodies_are_judged_by_what_the_edge_could_do(
     world: World, facts: Facts, is_encrypted: bool, level: QueuePrivacyLevel, verdict: int
 ) -> None:
     world.create("orders", privacy_level=int(level))
+    assert world.record(world.create("another")).privacy_level is QueuePrivacyLevel.OPTIONAL
     raw = secured(is_body_encrypted=is_encrypted)
     assert world.arrive(raw, facts=facts) == [verdict]
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-13", "QB-3.1.1.3-02", "QB-3.1.3.1-05")
 def test_reduced_keys_are_refused_where_the_policy_says_so(world: World) -> None:
     world.create("orders")
     facts = replace(PLAIN, was_encrypted=True, is_key_reduced=True)

@@ -1,5 +1,7 @@
 """A queue manager's birth, applied."""
 
+import pytest
+
 from qm.model.machine import Machine
 from qm.model.state.tables import MemoryState
 from qm.model.values.commands import CommandBatch, Stamp
@@ -21,3 +23,10 @@ def test_a_second_birth_changes_no_access_list() -> None:
     assert again.outcomes[1].status != 0
     assert machine.manager is not None
     assert machine.manager.security == protected
+
+
+@pytest.mark.spec("QB-3.1.3.2-11")
+def test_every_birth_draws_an_identifier_of_its_own() -> None:
+    drawn = {provision("QUORATE", "quorate", (), bytes(32)).queue_manager for _ in range(50)}
+    assert len(drawn) == 50
+    assert {len(one) for one in drawn} == {16}

@@ -106,12 +106,16 @@ def test_the_way_back_follows_from_the_name_that_was_used() -> None:
             assert private.destination_queue == ORDER_QUEUE
             assert private.queue_manager_address == PEER_GUID
             for message in cluster.hub.late_messages():
+                header, properties = message.user_header, message.properties
                 assert message.priority == 0
                 assert not message.is_traced
-                assert message.properties.label == "QM Ordering Ack"
-                assert message.properties.flags == 0
-                assert message.user_header.admin_queue is None
-                assert message.user_header.response_queue is None
+                assert (properties.label, properties.body_type) == ("QM Ordering Ack", 0)
+                assert (properties.flags, properties.privacy_level) == (0, 0)
+                assert message.security is None, "neither authenticated nor encrypted"
+                assert (header.admin_queue, header.response_queue) == (None, None)
+                assert not header.has_positive_journaling
+                assert not header.has_negative_journaling
+                assert header.is_recoverable, "a final ack; order acks are express (QB-A23)"
 
     run(scenario())
 
@@ -246,7 +250,6 @@ def test_what_a_session_did_not_deliver_is_sent_again() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.7.17-03")
 def test_what_an_older_session_carries_leaves_over_a_newer_one_too() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
@@ -480,7 +483,9 @@ def test_of_a_sender_that_nobody_can_find_nothing_is_kept_in_mind() -> None:
 # Order acks -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("QB-2.2.4.1-02", "QB-3.1.7.17-02", "MQ-2.2.18.1.6-05")
+@pytest.mark.spec(
+    "QB-2.2.4.1-02", "QB-3.1.7.17-02", "MQ-2.2.18.1.6-05", "QB-3.1.5.8.6-02", "QB-3.1.1.6.2-02"
+)
 def test_with_the_timer_an_order_ack_follows_half_a_second_after_the_last_message() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
@@ -507,6 +512,21 @@ def test_with_the_timer_an_order_ack_follows_half_a_second_after_the_last_messag
             await until(lambda: cluster.hub.late)
             (again,) = order_acks(cluster.hub.late_messages())
             assert again.tx_sequence_number == 3
+            # A message that is refused, here for its number, schedules one like all others.
+            cluster.hub.answer(is_delivered=True)
+            raw = packet(9, to="orders", sequence=(SEQUENCE, 9, 8), source_queue_manager=PEER_GUID)
+            (verdict,) = cluster.world.arrive(raw, facts=Facts(1, PEER_GUID, HOST, ()))
+            assert verdict == TransferVerdict.OUT_OF_ORDER
+            cluster.advance(0.49)
+            await settled()
+            assert not cluster.hub.late
+            cluster.advance(0.02)
+            await until(lambda: cluster.hub.late)
+            (told,) = order_acks(cluster.hub.late_messages())
+            assert told.tx_sequence_number == 3
+            assert [one.is_recoverable for one in order_acks(cluster.hub.late_messages())] == [
+                False
+            ]
 
     run(scenario())
 

@@ -1,0 +1,158 @@
+"""What a node tells of itself and of its queues, by remote management [MS-MQMQ 2.3.11, 2.3.12]."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from qm.names.format_name import parse_format_name
+from qm.pb import data_pb2
+from qm.rpc.remote_management.interface import QMMGMT, InfoIn, ManagementObject
+from qm.rpc.remote_management.properties import NULL
+from qm.rpc.variants import Variant
+from qm.wire.enums import VarType
+from qm.wire.rpc.property_id import (
+    Choices,
+    MachineManagementProperty,
+    Property,
+    QueueManagementProperty,
+)
+from tests.cluster.harness import run
+from tests.unit.api.test_data import create
+from tests.unit.rpc.reading import rpc_world
+from tests.unit.rpc.test_remote_management import MACHINE, act, queue
+
+PUBLIC = r"DIRECT=OS:QUORATE\orders"
+PRIVATE = r"DIRECT=OS:QUORATE\private$\exact"
+SYSTEM = r"DIRECT=OS:QUORATE\SYSTEM$;DEADXACT"
+AWAY = r"DIRECT=OS:elsewhere.example\private$\q"
+HELD = "DIRECT=TCP:127.0.0.98\\q"
+Told = dict[str, dict[int, Variant]]
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    """Every property of the machine and of five queues, by number."""
+    found: Told = {}
+
+    async def scenario() -> None:
+        async with rpc_world() as made, made.client(await made.leader()) as client:
+            await create(client, r".\orders", journaling=True)
+            await create(client, r".\private$\exact", transactional=True)
+            await client.send(PUBLIC, b"kept", b"taken")
+            await client.receive(await client.open(PUBLIC))
+            await client.open(PUBLIC + ";later", access=data_pb2.MOVE_ACCESS)
+            for name in (AWAY, HELD):
+                await client.send(name, b"out")
+            caller = await made.caller(QMMGMT)
+
+            async def ask(what: ManagementObject, numbers: range) -> dict[int, Variant]:
+                given = InfoIn(what, len(numbers), list(numbers), [NULL for _ in numbers])
+                answer = await caller.call(QMMGMT, 0, given)
+                assert answer.status == 0
+                return dict(zip(numbers, answer.values, strict=True))
+
+            assert await act(caller, queue(HELD), "PAUSE") == 0
+            found["machine"] = await ask(MACHINE, range(1, 7))
+            for name in (PUBLIC, PRIVATE, SYSTEM, AWAY, HELD):
+                found[name] = await ask(queue(name), range(1, 28))
+            assert await act(caller, MACHINE, "DISCONNECT") == 0
+            found["disconnected"] = await ask(MACHINE, range(1, 7))
+
+    run(scenario())
+    return found
+
+
+def of(told: Told, what: str, one: Property) -> Any:
+    return told[what][one.number].value
+
+
+def is_typed(told: Told, *properties: Property) -> bool:
+    """Whether each property has its type wherever it applies, and applies somewhere."""
+    for one in properties:
+        whats = [what for what in told if ("DIRECT" in what) is isinstance(one, Q)]
+        kinds = {told[what][one.number].kind for what in whats} - {VarType.NULL}
+        if kinds != {one.value.vartype}:
+            return False
+    return True
+
+
+Q, M = QueueManagementProperty, MachineManagementProperty
+
+
+@pytest.mark.spec("MQ-2.3.11-01", "MQ-2.3.11.1-01", "MQ-2.3.11.2-01", "MQ-2.3.11.4-01")
+def test_of_the_machine(told: Told) -> None:
+    assert is_typed(told, M.TYPE, M.BYTES_IN_ALL_QUEUES, M.ACTIVEQUEUES, M.PRIVATEQ, M.CONNECTED)
+    assert of(told, "machine", M.TYPE).startswith("Quorate")
+    assert of(told, "machine", M.BYTES_IN_ALL_QUEUES) > 4
+    active = of(told, "machine", M.ACTIVEQUEUES)
+    assert {AWAY, HELD, of(told, PUBLIC, Q.FORMATNAME)} <= set(active)
+    assert of(told, PRIVATE, Q.FORMATNAME) not in active, "it is empty and nobody has it open"
+    assert len([parse_format_name(name) for name in active]) == 3
+    assert of(told, "machine", M.PRIVATEQ) == [r"QUORATE\private$\exact"]
+    assert of(told, "machine", M.CONNECTED) == "CONNECTED"
+    assert of(told, "disconnected", M.CONNECTED) == "DISCONNECTED"
+
+
+@pytest.mark.spec("MQ-2.3.12.1-01", "MQ-2.3.12.2-01", "MQ-2.3.12.3-01", "MQ-2.3.12.4-01")
+def test_what_a_queue_is_called_and_where_it_is(told: Told) -> None:
+    assert is_typed(told, Q.PATHNAME, Q.FORMATNAME, Q.TYPE, Q.LOCATION)
+    paths = {what: of(told, what, Q.PATHNAME) for what in (PUBLIC, PRIVATE)}
+    assert paths == {PUBLIC: r"QUORATE\orders", PRIVATE: r"QUORATE\private$\exact"}
+    assert of(told, PUBLIC, Q.FORMATNAME).startswith("PUBLIC=")
+    assert of(told, PRIVATE, Q.FORMATNAME).startswith("PRIVATE=")
+    assert of(told, AWAY, Q.FORMATNAME) == AWAY
+    kinds = [of(told, what, Q.TYPE) for what in (PUBLIC, PRIVATE, SYSTEM, AWAY)]
+    assert kinds == ["PUBLIC", "PRIVATE", "MACHINE", "PRIVATE"]
+    places = [of(told, what, Q.LOCATION) for what in (PUBLIC, SYSTEM, AWAY)]
+    assert places == ["LOCAL", "LOCAL", "REMOTE"]
+
+
+@pytest.mark.spec("MQ-2.3.12.5-01", "MQ-2.3.12.6-01", "MQ-2.3.12.11-01", "MQ-2.3.12.27-01")
+def test_what_a_queue_is_and_how_it_is_connected(told: Told) -> None:
+    assert is_typed(told, Q.XACT, Q.FOREIGN, Q.STATE, Q.SUBQUEUE_NAMES)
+    kinds = [of(told, what, Q.XACT) for what in (PUBLIC, PRIVATE, AWAY)]
+    assert kinds == ["NO", "YES", "UNKNOWN"]
+    assert [of(told, what, Q.FOREIGN) for what in (PUBLIC, AWAY)] == ["NO", "NO"]
+    assert of(told, PUBLIC, Q.STATE) == "LOCAL CONNECTION"
+    assert of(told, HELD, Q.STATE) == "ONHOLD"
+    # Nobody knows its host, or it is still being asked for.
+    assert of(told, AWAY, Q.STATE) in ("NEED VALIDATION", "WAITING", "INACTIVE", "DISCONNECTED")
+    for one in (Q.TYPE, Q.LOCATION, Q.XACT, Q.FOREIGN, Q.STATE):
+        assert isinstance(one.value.valid, Choices)
+        legal = {value for _, value in one.value.valid.named}
+        assert {of(told, what, one) for what in told if "DIRECT" in what} <= legal
+    assert of(told, PUBLIC, Q.SUBQUEUE_NAMES) == ["later"]
+
+
+@pytest.mark.spec("MQ-2.3.12-01", "MQ-2.3.12-02", "MQ-2.3.12-03")
+def test_what_is_counted(told: Told) -> None:
+    local = (
+        *(Q.MESSAGE_COUNT, Q.BYTES_IN_QUEUE, Q.JOURNAL_MESSAGE_COUNT, Q.BYTES_IN_JOURNAL),
+        Q.SUBQUEUE_COUNT,
+    )
+    sent = (
+        *(Q.EOD_LAST_ACK_TIME, Q.EOD_LAST_ACK_COUNT, Q.EOD_NO_READ_COUNT, Q.EOD_NO_ACK_COUNT),
+        *(Q.EOD_RESEND_TIME, Q.EOD_RESEND_INTERVAL, Q.EOD_RESEND_COUNT),
+    )
+    assert is_typed(told, *local, *sent)
+    counts = [of(told, PUBLIC, one) for one in local]
+    assert counts[0] == counts[2] == counts[4] == 1
+    assert 0 < counts[1] < 1000
+    assert 0 < counts[3] < 1000
+    assert [of(told, AWAY, one) for one in local[:1]] == [1]
+    assert of(told, AWAY, Q.EOD_NO_ACK_COUNT) == of(told, AWAY, Q.EOD_NO_READ_COUNT) == 0
+
+
+@pytest.mark.spec("MQ-2.3.12.24-01", "MQ-2.3.12.12-01")
+def test_tables_and_next_hops(told: Told) -> None:
+    (senders,) = {told[PRIVATE][Q.EOD_SOURCE_INFO.number].kind}
+    assert senders is VarType.VECTOR_VARIANT
+    columns = of(told, PRIVATE, Q.EOD_SOURCE_INFO)
+    assert [column.kind.name for column in columns] == [
+        *("VECTOR_LPWSTR", "VECTOR_CLSID", "VECTOR_UI8", "VECTOR_UI4", "VECTOR_I4", "VECTOR_UI4"),
+    ]
+    for hop in of(told, HELD, Q.NEXTHOPS) or []:
+        assert re.fullmatch(r"IP=[\d.]+|IPv6=[\da-f:]+", hop)
