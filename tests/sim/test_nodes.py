@@ -19,7 +19,11 @@ CLEAN = (
     ("--seeds", "49", "--faults", "rot"),
 )
 """A hundred short seeds as they are drawn, and whole ones. `make sim MACHINE=node` runs more."""
-REPLAYED = ("all", 5)
+REPLAYED = (
+    ("--seed", "5", "--faults", "all"),
+    ("--seed", "21001", "--seconds", "1"),
+)
+"""The second one has archivers."""
 SEEDS_MAX_S = 280
 
 
@@ -45,11 +49,11 @@ def test_seeds_run_clean(arguments: tuple[str, ...]) -> None:
     assert report["received_total"] >= report["acknowledged_total"]
 
 
-def test_a_seed_is_the_same_world_in_another_process() -> None:
-    kinds, seed = REPLAYED
+@pytest.mark.parametrize("arguments", REPLAYED)
+def test_a_seed_is_the_same_world_in_another_process(arguments: tuple[str, ...]) -> None:
     traces = []
     for hash_seed in ("1", "2"):
-        done = run("--seed", str(seed), "--faults", kinds, PYTHONHASHSEED=hash_seed)
+        done = run(*arguments, PYTHONHASHSEED=hash_seed)
         assert done.returncode == 0, done.stdout
         traces.append(json.loads(done.stdout))
     one, other = traces

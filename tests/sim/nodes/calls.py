@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]
 WINDOW: Final = 16
+SNAPSHOTS: Final = "/SendSnapshot"
+"""The end of the method's name."""
 KEEPALIVE_S: Final = 10.0
 EOF_SHARE: Final = 0.3
 """Of servicers whose client goes, so many see their stream end before they are cancelled."""
@@ -288,6 +290,8 @@ class Call:
         if self.done():
             self._raise()
         self.side.unread += 1
+        if self.method.endswith(SNAPSHOTS) and raw is not EOF:
+            raw = self.network.bend(self.loop.host, self.address[0], raw)
         self._mark("to server", raw)
         self.link.send(lambda: self.far.arrive(raw) if self.far else None, to_server=True)
 

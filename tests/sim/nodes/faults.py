@@ -172,6 +172,10 @@ class Faults:
         """An administrator makes a backup of this node."""
         return visitors.back_up(self._cluster, machine)
 
+    def remove(self, machine: Machine) -> bool:
+        """An administrator removes this node's member; it becomes one anew."""
+        return visitors.remove(self._cluster, machine)
+
     def hostile(self, machine: Machine) -> bool:
         """Peers that are none connect to this node."""
         return visitors.intrude(self._cluster, machine)
@@ -213,6 +217,12 @@ class Faults:
         disk = machine.disk
         disk.fill(self._chance.randrange(*FREE_BYTES))
         self._later(FULL_S, lambda: disk.fill(ROOM_BYTES))
+        return True
+
+    def full_all(self, machine: Machine) -> bool:
+        """No space on any machine for a while: nobody can take over."""
+        for each in self._cluster.machines.values():
+            self.full(each)
         return True
 
     def full_class(self, machine: Machine) -> bool:
@@ -270,6 +280,12 @@ class Faults:
         """Break a TCP connection."""
         return self._cluster.network.reset_one()
 
+    def bent(self, machine: Machine) -> bool:
+        """A bit of the next part of a snapshot flips on its way, whoever sends it."""
+        bending = self._cluster.network.bending
+        bending[:] = [self._chance.randrange(1 << 16)]
+        return True
+
     def slow_net(self, machine: Machine) -> bool:
         """Everything takes longer for a while."""
         network = self._cluster.network
@@ -283,7 +299,9 @@ _OF_NETWORK: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "one_way": Faults.one_way,
     "reset": Faults.reset,
     "slow_net": Faults.slow_net,
+    "bent": Faults.bent,
     "blackout": Faults.blackout,
+    "full_all": Faults.full_all,
     "long_outage": Faults.long_outage,
 }
 _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
@@ -295,6 +313,7 @@ _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "lost_disk": Faults.lost_disk,
     "backup": Faults.backup,
     "hostile": Faults.hostile,
+    "remove": Faults.remove,
     "pause": Faults.pause,
     "clock": Faults.clock,
     "slow_disk": Faults.slow_disk,

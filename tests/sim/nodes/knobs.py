@@ -16,8 +16,8 @@ from tests.sim.nodes.kinds import FAULT_SETS
 NODES: Final = ("n1", "n2", "n3")
 SPARSE_SHARE: Final = 0.8
 """A file with a smaller share of live bytes is emptied: nearly every one is, in time."""
-INSTALLS: Final = "install"
-"""The set of faults after which nodes are so far behind that they need a snapshot."""
+INSTALLS: Final = frozenset({"install", "bent"})
+"""The sets of faults after which nodes are so far behind that they need a snapshot."""
 ROT: Final = "rot"
 """The set of faults in which bits flip on disks."""
 SHORT_LOG: Final[dict[str, Any]] = {
@@ -77,9 +77,10 @@ class Knobs:
             sparse_every_s=chance.choice((0.3, 1.0)),
             move_ahead_bytes=chance.choice((0, 64 << 10, 64 << 10)),
         )
-        if (name == INSTALLS and not kinds) or INSTALLS in kinds.split(","):
+        chosen = kinds.split(",") if kinds else [name]
+        if not INSTALLS.isdisjoint(chosen):
             drawn = replace(drawn, **SHORT_LOG)
-        if (name == ROT and not kinds) or ROT in kinds.split(","):
+        if ROT in chosen:
             retained = chance.choice((64 << 10, rot.GIVEN_RETAIN_BYTES, rot.GIVEN_RETAIN_BYTES))
             drawn = replace(drawn, log_retain_bytes=retained)
         if kinds:

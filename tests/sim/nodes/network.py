@@ -117,6 +117,12 @@ class Link:
             self.network.links.pop(self, None)
 
 
+BENT_MIN_BYTES: Final = 256
+"""A shorter part of a snapshot may be its offer."""
+PART_HEAD_BYTES: Final = 32
+"""What comes before the bytes of a snapshot in its parts is less."""
+
+
 class Network:
     """See the module."""
 
@@ -127,6 +133,10 @@ class Network:
         self.links: dict[Link, None] = {}
         self.slowness = 1
         """By how much everything takes longer than usual."""
+        self.bending: list[int] = []
+        """Where a bit flips in each of the next parts of snapshots, counted from its end."""
+        self.bends = 0
+        """Parts of snapshots in which a bit has flipped."""
         self._cuts: dict[tuple[str, str], int] = {}
         """(from, to) -> how many cuts are in force."""
         self._off: dict[str, list[Callable[[], None]]] = {}
@@ -157,6 +167,17 @@ class Network:
             else:
                 self._cuts.pop(way, None)
         self._flush()
+
+    def bend(self, sender: str, receiver: str, part: bytes) -> bytes:
+        """Return a part of a snapshot as it arrives: behind its head, a bit may be another."""
+        if not self.bending or len(part) < BENT_MIN_BYTES:
+            return part
+        at = -1 - self.bending.pop() % (len(part) - PART_HEAD_BYTES)
+        self.bends += 1
+        self.world.say("bent", sender, receiver, at)
+        bent = bytearray(part)
+        bent[at] ^= 1 << (at & 7)
+        return bytes(bent)
 
     def heal(self) -> None:
         """Undo all."""

@@ -21,7 +21,7 @@ CONVERGE_S: Final = 20.0
 REPLAY_RUNS: Final = (1, 2, 7, 64)
 WHOLE: Final = 1 << 20
 """A run that has all entries."""
-DISK_FAULTS: Final = frozenset({"eio", "full", "full_class", "rocks_full", "rocks_eio"})
+DISK_FAULTS: Final = frozenset({"eio", "full", "full_all", "full_class", "rocks_full", "rocks_eio"})
 FATAL_FAULTS: Final = frozenset({"eio", "rocks_eio", "rot"})
 """They may end a process: what was lost or damaged is not known there."""
 _BODY_FIELDS: Final = slice(3, 8)
@@ -63,15 +63,25 @@ def _stores(cluster: "SimCluster") -> dict[str, Store]:
 
 def _is_same(cluster: "SimCluster") -> bool:
     stores = _stores(cluster)
+    leader = cluster.leader()
     return (
         len(stores) == len(cluster.machines)
-        and cluster.leader() is not None
+        and leader is not None
+        and len(voters(leader)) == len(cluster.machines)
         and (len({store.applied_index() for store in stores.values()}) == 1)
     )
 
 
+def voters(machine: Machine) -> tuple[str, ...]:
+    """Return the voters that a running node knows."""
+    replicated = None if machine.node is None else machine.node.replicated
+    return () if replicated is None else replicated.configuration.voters
+
+
 def _where(cluster: "SimCluster") -> str:
-    return str({name: store.applied_index() for name, store in _stores(cluster).items()})
+    applied = {name: store.applied_index() for name, store in _stores(cluster).items()}
+    leader = cluster.leader()
+    return f"applied {applied}, voters {() if leader is None else voters(leader)}"
 
 
 def check_states(cluster: "SimCluster") -> None:

@@ -13,6 +13,7 @@ COUNTED: Final = (
     "queues_deleted",
     "installs",
     "backups_made",
+    "parts_bent",
     "foreign_errors",
     "lives",
 )

@@ -60,6 +60,7 @@ def run_seed(seed: int, kinds: str, seconds: float, *, is_verbose: bool = False)
         "queues_deleted": cluster.load.queues_deleted,
         "installs": cluster.probes.installs,
         "backups_made": cluster.backups_made,
+        "parts_bent": cluster.network.bends,
         "foreign_errors": sum(
             sum(machine.disk.refused.values()) for machine in cluster.machines.values()
         ),

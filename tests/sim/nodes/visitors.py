@@ -1,4 +1,4 @@
-"""What strangers and operators do to a node that runs: hostile peers, backups."""
+"""What strangers and operators do to nodes that run: hostile peers, backups, removed members."""
 
 import asyncio
 import logging
@@ -8,9 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from qm.api.gate.operations import NotOffered
-from qm.node.config.schema import MSMQ_PORT
+from qm.client.client import Client
+from qm.client.errors import ClientError
+from qm.node.config.schema import API_PORT, MSMQ_PORT
+from qm.pb import control_pb2
 from qm.store.backup import BackupError, BackupHead, BackupWriter, verify_backup
-from tests.sim.nodes.machines import Machine
+from tests.sim.nodes.machines import HOSTS, Machine
 
 if TYPE_CHECKING:
     import random
@@ -25,6 +28,9 @@ PATIENCE_S: Final = (0.0, 2.0)
 STRANGE_MAX_BYTES: Final = 20_000
 BASE_HEADER: Final = struct.Struct("<BBH4sII")
 """Version, reserved, flags, signature, packet size, time to reach the queue: [MS-MQMQ] 2.2.19.1."""
+REMOVED_S: Final = (0.0, 2.0)
+"""How long a node runs on whose member was removed."""
+ASK_EVERY_S: Final = 0.2
 VERSION: Final = 0x10
 SIZES: Final = (0, 1, 15, 16, 17, 300, 4 << 20, (4 << 20) + 1, 0xFFFF_FFFF)
 
@@ -115,4 +121,34 @@ def back_up(cluster: "SimCluster", machine: Machine) -> bool:
         shutil.rmtree(folder)
 
     machine.call(lambda: cluster.keep(loop.create_task(take())))
+    return True
+
+
+def remove(cluster: "SimCluster", machine: Machine) -> bool:
+    """Remove a member by hand, and have its machine join again with an empty disk; once, as it may
+    be the second disk that is lost.
+    """
+    loop = cluster.client
+    if loop is None or any(each.has_lost_its_disk for each in cluster.machines.values()):
+        return False
+    machine.has_lost_its_disk = True
+    runs_on_s = cluster.world.chance("removed").uniform(*REMOVED_S)
+    request = control_pb2.RemoveMemberRequest(name=machine.name)
+
+    async def ask() -> None:
+        client = Client([f"{host}:{API_PORT}" for host in HOSTS.values()])
+        while True:
+            try:
+                await client.wire.call(lambda stubs: stubs.cluster.RemoveMember, request)
+                break
+            except ClientError:
+                await asyncio.sleep(ASK_EVERY_S)
+        await client.wire.close()
+        cluster.world.say("removed", machine.name)
+        await asyncio.sleep(runs_on_s)
+        while not machine.is_up:
+            await asyncio.sleep(ASK_EVERY_S)
+        machine.lose_disk()
+
+    loop.call_soon(lambda: cluster.keep(loop.create_task(ask())))
     return True

@@ -88,7 +88,7 @@ PLANTED: Final = (
     planted(
         "stored_nothing_and_acknowledged",
         "What cannot be stored is not acknowledged",
-        "full",
+        "full_all",
         "qm/edge/relay/batch_outcome.py",
         "for k, verdict in enumerate(mine) if verdict in _REASONS)",
         "for k, verdict in enumerate(mine) if verdict < 0)",
