@@ -78,6 +78,7 @@ class Core:
         self._election = Election(self._state)
         self._leadership: LeaderRole | None = None
         self._snapshot: SnapshotMeta | None = None
+        self._installing: SnapshotMeta | None = None
         self._written = (hard_state.term, hard_state.vote)
         self._written_commit = hard_state.commit
         self._reported_commit = self._state.commit
@@ -258,16 +259,19 @@ class Core:
         If so, the log does not change until `end_install`.
         """
         self._state.is_installing = follower.wants_snapshot(self._state, meta)
+        self._installing = meta
         return self._state.is_installing
 
     def end_install(self, meta: SnapshotMeta | None) -> None:
         """Note that the state machine is at `meta`: `Ready.snapshot` will ask to restart the log.
 
-        None: the bytes failed the verification.
+        None: the bytes failed the verification, and the leader is told, which else would wait.
         """
-        state = self._state
-        state.is_installing = False
+        state, begun = self._state, self._installing
+        state.is_installing, self._installing = False, None
         if meta is None:
+            if state.leader is not None and begun is not None:
+                state.send(state.leader, SnapshotReply(begun.index, False))
             return
         follower.restore(state, meta)
         self._snapshot = meta

@@ -288,7 +288,7 @@ class LeaderRole:
             self._state.counters.malformed += 1
         elif body.is_installed:
             self._installed(sender, progress, body.index)
-        elif progress.state is ProgressState.SNAPSHOT:
+        elif progress.state is ProgressState.SNAPSHOT and body.index == progress.snapshot_index:
             self._snapshot_failed(progress)
 
     def _answered(self, sender: NodeId, applied: int | None, read_context: int) -> Progress | None:

@@ -70,6 +70,14 @@ PLANTED: Final = (
         "        for index, ordinals in state.liveness.live(0, 0)",
     ),
     planted(
+        "damaged_snapshot_is_waited_for",
+        "Who cannot install a snapshot says so",
+        "bent",
+        "raft/core/core.py",
+        "            if state.leader is not None and begun is not None:",
+        "            if state.leader is None and begun is not None:",
+    ),
+    planted(
         "applied_before_durable",
         "A node applies up to its own fsynced index",
         "power,slow_disk,armed",

@@ -236,6 +236,29 @@ def test_the_answer_to_a_snapshot_waits_for_the_log() -> None:
     assert bodies(ready.messages_after_sync, SnapshotReply) == [SnapshotReply(11, True)]
 
 
+def test_a_snapshot_that_was_damaged_on_its_way_is_sent_again_soon() -> None:
+    """Its receiver says so: the sender would wait for minutes until it had installed it."""
+    group = far_behind()
+    leader, follower = group.leader(), group["c"]
+    meta = leader.snapshot_meta()
+    leader.core.offer_snapshot(follower.node, meta)
+    group.settle()
+    assert follower.core.begin_install(meta)
+    leader.core.snapshot_done(follower.node, True)
+    stale = SnapshotReply(meta.index - 1, False)
+    leader.core.receive(envelope("c", "a", leader.core.term, stale))
+    assert state_of(group, "c") is ProgressState.SNAPSHOT
+    follower.core.end_install(None)
+    group.settle()
+    assert state_of(group, "c") is ProgressState.PROBE
+    group.tick(2 * ELECTION_TICKS)
+    assert state_of(group, "c") is ProgressState.SNAPSHOT
+    transfer(group, "c")
+    group.tick(2 * HEARTBEAT_TICKS)
+    assert state_of(group, "c") is ProgressState.REPLICATE
+    assert follower.core.commit == leader.core.commit
+
+
 def test_a_disk_that_is_full_while_installing_is_tried_again() -> None:
     """The Ready comes again, whole."""
     b = Member("b.1", ABC)
