@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from qm.names.format_name import parse_format_name
+from qm.names.guid import guid_text
 from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 from qm.rpc.interface import Fault
@@ -21,7 +22,7 @@ from qm.wire.packets.user_message import UserMessage
 from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.api.test_data import create
 from tests.unit.api.world import Client
-from tests.unit.rpc.reading import ORDERS, PEEK_CURRENT, RpcWorld, body, with_orders
+from tests.unit.rpc.reading import ORDERS, PEEK_CURRENT, RECEIVE, RpcWorld, body, with_orders
 from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, info, queue
 from tests.unit.rpc.test_remote_read import in_world as reading
 
@@ -159,6 +160,42 @@ def test_messages_move_within_a_queue_and_nowhere_else() -> None:
         for context in (back.move_context, 0, 12345):
             assert await moves(whole, context, key) == 0xC00E0007
         assert body(await reader.start(whole, PEEK_CURRENT)) == b"one"
+
+    reading(scenario)
+
+
+@pytest.mark.spec("RR-2.2.3-06", "RR-2.2.3-07")
+def test_journals_and_dead_letters_are_opened_by_their_suffix() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await create(client, journaling=True)
+        await client.send(ORDERS, b"kept")
+        reader = await world.reader()
+        assert await reader.receive(await reader.open()) == b"kept"
+        node = await world.harness.leader()
+        manager = node.cluster.view.ledger.manager
+        assert manager is not None
+        guid = guid_text(manager.identifier)
+        assert await reader.receive(await reader.open(f"{ORDERS};JOURNAL")) == b"kept"
+        for which in ("JOURNAL", "DEADLETTER", "DEADXACT"):
+            handle = await reader.open(f"MACHINE={guid};{which}")
+            assert (await reader.start(handle)).status == 0xC00E001B, "it is empty"
+
+    reading(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.7-14")
+def test_nothing_is_read_at_a_cursor_whose_message_is_gone() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two")
+        reader = await world.reader()
+        handle = await reader.open()
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        assert body(await reader.start(handle, PEEK_CURRENT, cursor=cursor)) == b"one"
+        assert await reader.receive(handle) == b"one"
+        for action in (PEEK_CURRENT, RECEIVE):
+            found = await reader.start(handle, action, cursor=cursor)
+            assert (found.status, found.sections) == (0xC00E001D, None)
+        assert await reader.receive(handle) == b"two", "it was not taken instead"
 
     reading(scenario)
 

@@ -9,7 +9,7 @@ from Crypto.Cipher import ARC4, DES
 
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.security.accounts import Account
-from qm.rpc.security.ntlm import NtlmClient
+from qm.rpc.security.ntlm import NtlmAcceptor, NtlmClient
 from qm.rpc.security.ntlm_keys import SessionKeys, nt_hash
 from qm.rpc.security.ntlm_messages import (
     NtlmFlag,
@@ -21,7 +21,7 @@ from qm.rpc.security.ntlm_messages import (
 from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, SecurityRefused
 from qm.security.access import effective_sids
 from qm.security.sid import ANONYMOUS, EVERYONE, sid_from_text
-from tests.unit.rpc.test_security import ALICE, World, counting, exchange
+from tests.unit.rpc.test_security import ALICE, FILETIME, TARGET, World, counting, exchange
 
 EXPORTED = bytes(range(16))
 SIGN = b"session key to client-to-server signing key magic constant\0"
@@ -131,6 +131,36 @@ def test_proofs_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -
     wrong = [one == other for one, other in compared if len(one) == 16]
     assert wrong
     assert not any(wrong)
+
+
+@pytest.mark.spec("RP-OUR-auth-02")
+def test_the_sixth_guess_within_a_minute_is_not_looked_at() -> None:
+    world = World(*(Account(name, nt_hash("S3cret!"), (ALICE,)) for name in ("alice", "bob")))
+
+    def is_let_in(user: str, password: str, address: str = "10.0.0.9") -> bool:
+        acceptor = NtlmAcceptor(
+            AuthLevel.PRIVACY, address, TARGET, world.logons, counting(), lambda: FILETIME
+        )
+        client = NtlmClient(user, password, "", counting())
+        try:
+            acceptor.step(client.step(acceptor.step(client.step(b""))))
+        except SecurityRefused:
+            return False
+        return acceptor.is_done
+
+    for guess in range(4):
+        assert not is_let_in("alice", f"guess {guess}")
+    assert is_let_in("alice", "S3cret!"), "four are forgiven"
+    for guess in range(5):
+        assert not is_let_in("alice", f"guess {guess}")
+    assert not is_let_in("alice", "S3cret!")
+    assert not is_let_in("ALICE", "S3cret!")
+    assert is_let_in("alice", "S3cret!", "10.0.0.10")
+    assert is_let_in("bob", "S3cret!")
+    world.now += 59
+    assert not is_let_in("alice", "S3cret!")
+    world.now += 2
+    assert is_let_in("alice", "S3cret!")
 
 
 @pytest.mark.spec("RP-OUR-auth-04")

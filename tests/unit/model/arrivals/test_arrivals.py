@@ -90,6 +90,10 @@ def test_each_of_eight_priorities_has_its_place_in_the_lookup_identifier(world: 
     world.arrive(*(packet(priority + 1, priority=priority) for priority in range(8)))
     assert [m.user_header.message_id for m in world.messages(orders)] == [8, 7, 6, 5, 4, 3, 2, 1]
     assert [key >> 56 for key in world.positions(orders)] == [*range(8)]
+    client = world.client()  # what clients send takes another way to the same list
+    for priority in range(8):
+        assert client.send("DIRECT=OS:vhost\\orders", raw=packet(0, priority=priority)).status == 0
+    assert [key >> 56 for key in world.positions(orders)] == [k // 2 for k in range(16)]
     assert Message().priority == 3
     with pytest.raises(ValueOutOfRange):
         packet(9, priority=8)

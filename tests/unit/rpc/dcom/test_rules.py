@@ -100,6 +100,15 @@ def test_a_reference_carries_five() -> None:
     assert ref.public_refs == REFS_GIVEN == made.pointer(ref).public == 5
 
 
+@pytest.mark.spec("RP-DCOM-3.1.2.5.1.1-01")
+def test_an_exporter_that_nobody_knows_has_its_number() -> None:
+    places: Any = SimpleNamespace(owner=lambda call: ALICE, now=lambda: 0.0)
+    resolver = Resolver(Made().exporter, places, AuthLevel.INTEGRITY)
+    call = call_at(AuthLevel.INTEGRITY)
+    assert resolver.resolve(call, [4711, 1, [7]]) == [None, NULL, 0, 1910]
+    assert resolver.resolve_2(call, [4711, 1, [7]]) == [None, NULL, 0, (5, 7), 1910]
+
+
 # Structures --------------------------------------------------------------------------------
 
 
