@@ -23,6 +23,7 @@ import uvloop
 from msgspec.structs import replace
 
 from qm.client.calls import Calls
+from qm.client.errors import CallFailed
 from qm.load.outgoing import PrebuiltStream
 from qm.load.packets import message_packet
 from qm.load.sender import Link
@@ -48,6 +49,8 @@ ROUNDS: Final = 7
 BODY_BYTES: Final = 1024
 WINDOW: Final = 64
 ALICE_TEXT: Final = "S-1-5-21-1-2-3-1001"
+READY_TRIES: Final = 120
+READY_PAUSE_S: Final = 0.5
 OUTPUT: Final = Path("build") / "bench-security-cluster.json"
 
 
@@ -58,7 +61,14 @@ async def prepare(nodes: Nodes) -> PublicKeyBlob:
         request = control_pb2.RegisterCertificateRequest(
             person=control_pb2.Person(sid=ALICE_TEXT), certificate=certificate()
         )
-        await wire.call(lambda stubs: stubs.certificates.Register, request)
+        for _ in range(READY_TRIES):
+            try:
+                await wire.call(lambda stubs: stubs.certificates.Register, request)
+                break
+            except CallFailed:  # the version of a new cluster is raised a moment after its start
+                await asyncio.sleep(READY_PAUSE_S)
+        else:
+            raise RuntimeError("the cluster takes no certificate")
         keys = await wire.call(lambda stubs: stubs.keys.GetKeys, control_pb2.GetKeysRequest())
     finally:
         await wire.close()

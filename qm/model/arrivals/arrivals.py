@@ -14,7 +14,7 @@ from typing import Final
 
 from qm.model.arrivals.arrival import Arrival
 from qm.model.arrivals.duplicates import Duplicates
-from qm.model.arrivals.fast_arrivals import PlainRun
+from qm.model.arrivals.fast_arrivals import PlainRun, row_begins
 from qm.model.arrivals.incoming_streams import Stream
 from qm.model.arrivals.lanes import Lane, Lanes, Speaker
 from qm.model.arrivals.message_security import MessageSecurity
@@ -27,7 +27,7 @@ from qm.model.state.bindings import Bindings
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.registry import Registry
 from qm.model.values.columns import IntArray
-from qm.model.values.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
+from qm.model.values.commands import EdgeBatch, Facts, TransferVerdict
 from qm.model.values.effects import EffectKind, Outcome
 from qm.model.values.elements import QueueKind, QueuePrivacyLevel
 from qm.model.values.limits import (
@@ -235,14 +235,16 @@ class Arrivals:
         """
         queue_id = self._registry.wire(arrival.destination, arrival.queue_manager_address)
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
-        if queue is None or queue.record.privacy_level is QueuePrivacyLevel.BODY:
-            return None
-        if arrival.is_by_http:
+        if queue is None or arrival.is_by_http:
             return None
         facts, is_transactional = arrival.facts, bool(arrival.user_flags & FLAG_TH)
-        if any(self._policy(queue, facts, is_transactional)) or facts.was_encrypted:
+        if any(self._policy(queue, facts, is_transactional)):
             return None
-        if facts.signature is not SignatureFact.ABSENT or facts.decryption_failed:
+        if arrival.user_flags & FLAG_SH:  # a body that is still encrypted is in no lane
+            privacy = self._security.privacy(queue, facts, is_encrypted=False)
+        else:
+            privacy = self._privacy(arrival, queue)
+        if privacy != _ACCEPTED:
             return None
         source, address = arrival.source_queue_manager, arrival.facts.peer_address
         if not self._bindings.admits(source, address):
@@ -250,7 +252,15 @@ class Arrivals:
         stream = self.duplicates.stream(source, arrival.destination, address)
         if stream is None:
             return None
-        return Lane(source, queue, stream, self.duplicates.history(stream))
+        begins = row_begins(int(self._proven(facts)))
+        return Lane(source, queue, stream, self.duplicates.history(stream), begins)
+
+    def _proven(self, facts: Facts) -> PositionFlag:
+        """Return the flags that say what was proven of a message that is accepted."""
+        flags = PositionFlag.WAS_ENCRYPTED if facts.was_encrypted else PositionFlag(0)
+        if facts.signature_version and self._security.is_authenticated(facts):
+            flags |= PositionFlag.AUTHENTICATED
+        return flags
 
     def _known_lanes(self) -> Lanes:
         """Return the lanes, emptied if they are no longer valid."""
@@ -343,11 +353,7 @@ class Arrivals:
             flags |= PositionFlag.NEGATIVE_JOURNALING
         if arrival.user_flags & FLAG_JP:
             flags |= PositionFlag.POSITIVE_JOURNALING
-        facts = arrival.facts
-        if facts.was_encrypted:
-            flags |= PositionFlag.WAS_ENCRYPTED
-        if facts.signature_version and self._security.is_authenticated(facts):
-            flags |= PositionFlag.AUTHENTICATED
+        flags |= self._proven(arrival.facts)
         acknowledgements = arrival.acknowledge_flags()
         obligation = None
         if is_transactional:

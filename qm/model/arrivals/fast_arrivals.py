@@ -12,6 +12,7 @@ test compares both ways.
 from array import array
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import cache
 from itertools import islice, repeat
 from operator import sub
 from struct import Struct
@@ -29,6 +30,7 @@ from qm.model.arrivals.lanes import (
     Lane,
     Lanes,
     LanesByName,
+    RowBegins,
 )
 from qm.model.messages.enqueue import deadline_ms
 from qm.model.state.ledger import Ledger
@@ -79,24 +81,33 @@ _ALIKE_ID_MAX: Final = SEQUENTIAL_ID_MAX - _ALIKE_RUN_MAX
 
 _FLAGS_MASK: Final = FLAG_DM | FLAG_JN | FLAG_JP | FLAG_TH
 _JOURNALED: Final = FLAG_JN | FLAG_JP
-_ROW_BEGINS: Final = {
-    header: _ROW_BEGIN.pack(
-        PositionState.AVAILABLE,
-        0,
-        (PositionFlag.RECOVERABLE if header & FLAG_DM else 0)
-        | (PositionFlag.NEGATIVE_JOURNALING if header & FLAG_JN else 0)
-        | (PositionFlag.POSITIVE_JOURNALING if header & FLAG_JP else 0)
-        | (PositionFlag.TRANSACTIONAL if header & FLAG_TH else 0),
-    )
-    for header in (
-        recoverable | negative | positive | transactional
-        for recoverable in (0, FLAG_DM & -FLAG_DM)
-        for negative in (0, FLAG_JN)
-        for positive in (0, FLAG_JP)
-        for transactional in (0, FLAG_TH)
-    )
-}
-"""By the bits of UserHeader.Flags that a position keeps."""
+_KEPT_BITS: Final = tuple(
+    recoverable | negative | positive | transactional
+    for recoverable in (0, FLAG_DM & -FLAG_DM)
+    for negative in (0, FLAG_JN)
+    for positive in (0, FLAG_JP)
+    for transactional in (0, FLAG_TH)
+)
+"""Values of the bits of UserHeader.Flags that a position keeps."""
+
+
+@cache
+def row_begins(proven: int) -> RowBegins:
+    """Return the starts of rows of messages of which the flags `proven` say what was proven."""
+    return {
+        header: _ROW_BEGIN.pack(
+            PositionState.AVAILABLE,
+            0,
+            proven
+            | (PositionFlag.RECOVERABLE if header & FLAG_DM else 0)
+            | (PositionFlag.NEGATIVE_JOURNALING if header & FLAG_JN else 0)
+            | (PositionFlag.POSITIVE_JOURNALING if header & FLAG_JP else 0)
+            | (PositionFlag.TRANSACTIONAL if header & FLAG_TH else 0),
+        )
+        for header in _KEPT_BITS
+    }
+
+
 _BITS: Final = tuple(1 << bit for bit in range(1 << HISTORY_BITS))
 _CLOSE: Final = int(TransferVerdict.CLOSE_SESSION)
 _DUPLICATE: Final = int(TransferVerdict.DUPLICATE)
@@ -159,6 +170,7 @@ class PlainRun:
         sequential_id, total_bytes = counters.sequential_id, counters.total_bytes
         last_lane, last_bits, tried, offsets = None, -1, -1, command.offsets
         closed = self._closed
+        seen: dict[tuple[bytes, int, int], LanesByName] = {}
         packets = zip(offsets, offsets[1:], command.facts_of, command.checksums, strict=False)
         columns = enumerate(packets)
         for k, (begin, end, fact, checksum) in columns:
@@ -177,7 +189,11 @@ class PlainRun:
                 kind = flags & KIND_MASK
                 if guids != last_guids or fact != last_fact or kind != last_kind:
                     last_guids, last_fact, last_kind = guids, fact, kind
-                    lanes = self._lanes.of(guids, command.facts[fact], kind)
+                    found = seen.get((guids, fact, kind))
+                    if found is None:  # facts are long to hash, and alternate
+                        found = self._lanes.of(guids, command.facts[fact], kind)
+                        seen[guids, fact, kind] = found
+                    lanes = found
                 name_type = flags >> DQ_SHIFT & QUEUE_TYPE_MASK
                 name_end = DESTINATION_END[name_type] + (
                     name_bytes if name_type == QUEUE_TYPE_DIRECT else 0
@@ -224,7 +240,7 @@ class PlainRun:
             place = level << 56 | sequential_id
             key = key_of(lane.queue_id, place)
             rows[key] = row = row_of(
-                _ROW_BEGINS[flags & _FLAGS_MASK],
+                lane.row_begins[flags & _FLAGS_MASK],
                 index,
                 body_offset + begin,
                 size,

@@ -4,7 +4,7 @@ A lane is derived from records (destination, policy, stream) and is valid as lon
 same. Its messages are judged by what `Lane` holds, and by the few fields that differ among them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -88,6 +88,8 @@ def _destination_end(queue_type: int) -> int:
 DESTINATION_END: Final = tuple(map(_destination_end, range(QUEUE_TYPE_MASK + 1)))
 """By Flags.DQ: where DestinationQueue ends in a packet; a direct name's bytes are added to it."""
 
+RowBegins: TypeAlias = Mapping[int, bytes]
+"""By the bits of UserHeader.Flags that a position keeps: the start of its row."""
 Reader: TypeAlias = Callable[[bytes, int], tuple[int, bytes, int, bytes]]
 PartedReader: TypeAlias = Callable[
     [bytes, int], tuple[int, bytes, int, bytes, int, int, int, int, bytes]
@@ -105,18 +107,27 @@ class Lane:
         "numbers_at",
         "queue",
         "queue_id",
+        "row_begins",
         "size_min",
         "source",
         "stream",
     )
 
-    def __init__(self, source: bytes, queue: QueueInHand, stream: Stream, history: History) -> None:
+    def __init__(
+        self,
+        source: bytes,
+        queue: QueueInHand,
+        stream: Stream,
+        history: History,
+        row_begins: RowBegins,
+    ) -> None:
         self.source = source
         self.queue = queue
         self.queue_id = queue.record.queue_id
         self.stream = stream
         self.history = history
         self.limit_bytes = quota_bytes(queue.record.quota)
+        self.row_begins = row_begins
         self.size_min = 0
         """Size up to the end of what is compared, in the packet that was read last."""
         self.numbers_at = 0

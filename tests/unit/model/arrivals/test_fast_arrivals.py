@@ -7,11 +7,13 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qm.model.arrivals.arrivals import Arrivals
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
-from qm.model.values.commands import Facts
+from qm.model.values.commands import Facts, SignatureFact
+from qm.model.values.elements import QueuePrivacyLevel
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.structures.queue_name import DirectQueueFormatName, PublicQueueFormatName
@@ -26,9 +28,14 @@ NAMES = [
     direct("tight"),
     direct("audit"),
     direct("absent"),
+    direct("signed"),
+    direct("secret"),
+    direct("open"),
     DirectQueueFormatName("OS:elsewhere\\orders"),
     PublicQueueFormatName(b"orders".ljust(16, b"\0")),
 ]
+facts_numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8])
+"""Of FACTS."""
 plain = st.fixed_dictionaries(
     {
         "message_id": st.integers(1, 40) | st.integers(500, 530),
@@ -99,7 +106,7 @@ def numbered(
 sequences = st.builds(
     numbered,
     transactional_fields,
-    st.integers(0, 1),
+    facts_numbers,
     st.sampled_from([0, 0, 0, 1]),
     st.lists(
         st.tuples(st.integers(1, 12), st.integers(1, 3), st.sampled_from([0, 50, 50, 299])),
@@ -112,7 +119,7 @@ sequences = st.builds(
 )
 batches = st.lists(
     st.lists(
-        st.tuples(st.one_of(plain, plain, plain, special, transactional), st.integers(0, 1)),
+        st.tuples(st.one_of(plain, plain, plain, special, transactional), facts_numbers),
         min_size=1,
         max_size=25,
     ),
@@ -125,7 +132,7 @@ alike = st.builds(
         for message_id, size in parts
     ],
     plain,
-    st.integers(0, 1),
+    facts_numbers,
     st.lists(
         st.tuples(st.integers(1, 20) | st.integers(480, 560), st.integers(0, 900)), max_size=24
     )
@@ -141,7 +148,27 @@ streams = st.lists(
 )
 Planned = tuple[dict[str, Any], int]
 """Fields of a message, and the number of its facts."""
-FACTS = (Facts(1, PEER, PEER_ADDRESS, ()), Facts(2, PEER, "127.0.0.98", (b"\1\1\0\0\0\0\0\5\7",)))
+ALICE = b"\1\1\0\0\0\0\0\5\7\0\0\0"
+ANONYMOUS = Facts(1, PEER, PEER_ADDRESS, ())
+SIGNED = replace(
+    ANONYMOUS,
+    sender_sids=(ALICE,),
+    signature=SignatureFact.VALID,
+    certificate_digest=bytes(16),
+    signature_version=3,
+    hash_algorithm=0x800E,
+)
+FACTS = (
+    ANONYMOUS,
+    Facts(2, PEER, "127.0.0.98", (ALICE[:-3],)),
+    SIGNED,
+    replace(ANONYMOUS, was_encrypted=True),
+    replace(SIGNED, was_encrypted=True),
+    replace(SIGNED, signature=SignatureFact.STRANGER, sender_sids=()),
+    replace(SIGNED, hash_algorithm=0x8004),
+    replace(ANONYMOUS, signature=SignatureFact.UNVERIFIED, decryption_failed=True),
+    replace(ANONYMOUS, was_encrypted=True, is_key_reduced=True),
+)
 
 
 def run(
@@ -156,6 +183,9 @@ def run(
     world.create("tight", quota=1)
     world.create("audit")
     world.create("exact", quota=60, transactional=True)
+    world.create("signed", authentication=True)
+    world.create("secret", privacy_level=QueuePrivacyLevel.BODY)
+    world.create("open", privacy_level=QueuePrivacyLevel.NONE)
     world.settles = settles
     transcript = []
     for messages in plan:
@@ -241,6 +271,23 @@ def test_a_run_of_a_sequence_is_judged_once() -> None:
     with mock.patch.object(Arrivals, "_judge", autospec=True, side_effect=Arrivals._judge) as judge:
         run([[exact(number) for number in range(1, 200)]])
     assert judge.call_count == 1
+
+
+@pytest.mark.parametrize("facts", [2, 3, 4, 5])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_what_is_signed_or_was_encrypted_needs_no_judge(facts: int, is_mixed: bool) -> None:
+    """Nor do the plain messages around it."""
+    plan: list[Planned] = [
+        ({"message_id": n, "to": "audit", "security": SECURED}, facts)
+        if not is_mixed or n % 5 == 3
+        else ({"message_id": n, "to": "audit"}, 0)
+        for n in range(1, 200)
+    ]
+    with mock.patch.object(Arrivals, "_judge", autospec=True, side_effect=Arrivals._judge) as judge:
+        fast = run([plan])
+    assert judge.call_count == 0
+    with mock.patch("qm.model.arrivals.fast_arrivals.NOT_PLAIN", 0xFFFF_FFFF):
+        assert fast == run([plan])
 
 
 @given(batches | streams)
