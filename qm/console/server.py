@@ -78,6 +78,9 @@ class Guard(Protocol):
     async def close(self) -> None:
         """Stop listening, and end every connection."""
 
+    def server_log(self) -> logging.Logger:
+        """Return a logger for aiohttp that limits what peers can make it write."""
+
     async def during(self, transport: object, answer: Callable[[], Awaitable[Any]]) -> Any:
         """Answer a request within the time limits."""
 
@@ -142,6 +145,7 @@ class ConsoleServer(Console):
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=guard.server_log(),
             shutdown_timeout=STOP_GRACE_S,
             auto_decompress=False,  # it would come before anybody has signed in
             max_field_size=HEADER_MAX_BYTES,
@@ -180,7 +184,8 @@ class ConsoleServer(Console):
         cookie = self._sign_ins.begin(person)
         self._callers[cookie] = Caller(self._access, person.who)
         await self._close_ended()
-        logger.info("%s signed in to the console", person.who.name)
+        name = person.who.name
+        self._log.info(f"signed in: {name}", f"{name} signed in to the console")
         answer = web.Response(status=303, headers={"Location": "/"})
         answer.set_cookie(COOKIE, cookie, secure=True, httponly=True, samesite="Strict", path="/")
         return answer

@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
 
-from qm.node.http_guard import HttpGuard, server_log
+from qm.node.http_guard import HttpGuard
 
 HEADER_MAX_BYTES: Final = 8_190
 STOP_GRACE_S: Final = 1.0
@@ -99,7 +99,7 @@ class HttpServer:
             app,
             access_log=None,
             shutdown_timeout=STOP_GRACE_S,
-            logger=server_log(asyncio.get_running_loop().time),
+            logger=guard.server_log(),
             auto_decompress=False,  # no endpoint wants a body
             max_field_size=HEADER_MAX_BYTES,
             max_line_size=HEADER_MAX_BYTES,

@@ -119,6 +119,10 @@ class HttpGuard:
         finally:
             connection.abort()
 
+    def server_log(self) -> logging.Logger:
+        """Return a logger for aiohttp that limits what peers can make it write."""
+        return server_log(asyncio.get_running_loop().time)
+
     def refuse(self, reason: str, address: str, **fields: str) -> None:
         """Count and log that a connection is closed."""
         self._refused.labels(reason=reason).inc()

@@ -83,6 +83,10 @@ class LimitedLog:
         self._clock = clock
         self._kinds: dict[str, tuple[float, int]] = {}
 
+    def info(self, kind: str, text: str, **fields: object) -> None:
+        """As `warning`, for what is in order."""
+        self._write(logging.INFO, kind, text, None, fields)
+
     def warning(self, kind: str, text: str, **fields: object) -> None:
         """Log `text` unless a line of this kind appeared within REPEAT_AFTER_S."""
         self._write(logging.WARNING, kind, text, None, fields)

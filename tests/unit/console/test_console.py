@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import io
+import logging
 import re
 import resource
 import ssl
@@ -144,6 +145,28 @@ async def test_a_body_that_unpacks_to_much_more_is_not_unpacked(made: Clients) -
 
 def _peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+@scenario()
+async def test_bad_requests_are_named_once_and_without_a_traceback(made: Clients) -> None:
+    """Each wrote one."""
+    (node,) = made.harness.up
+    tls = ssl.create_default_context(cafile=str(made.tls.authority))
+    said: list[logging.LogRecord] = []
+    listening = logging.Handler(logging.WARNING)
+    listening.emit = said.append  # type: ignore[method-assign]
+    logging.getLogger().addHandler(listening)
+    try:
+        for _ in range(3):
+            for bad in (b"\xff\xfe\r\n\r\n", b"GET / HTTP/1.1\r\n\0: x\r\n\r\n"):
+                reader, writer = await asyncio.open_connection(node.host, CONSOLE_PORT, ssl=tls)
+                writer.write(bad)
+                assert b" 400 " in await reader.readline()
+                writer.transport.abort()
+    finally:
+        logging.getLogger().removeHandler(listening)
+    assert len(said) == 1
+    assert not said[0].exc_info
 
 
 async def posted(found: Browser, content: str, body: bytes) -> int:

@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from qm.api.gate import calls, receiving
+from qm.api.gate import calls, receiving, turns
 from qm.api.gate.identity import Role
 from qm.pb import control_pb2, control_pb2_grpc, data_pb2, data_pb2_grpc
 from tests.cluster.harness import run
@@ -177,6 +177,22 @@ def test_a_node_has_a_limited_number_of_streams_and_keeps_some_for_others(
                     assert refused_count == 1
                 for call in some:
                     call.cancel()
+
+    run(scenario())
+
+
+def test_calls_of_the_control_plane_have_their_turns_and_give_them_back() -> None:
+    everybody = control_pb2.ListQueuesRequest()
+
+    async def scenario() -> None:
+        async with world(is_secure=True) as made:
+            leader = await made.leader()
+            async with made.channel(leader, "carol", Role.CLIENT) as channel:
+                queues = control_pb2_grpc.QueueControlStub(channel)
+                for _ in range(2):
+                    calls_at_once = 3 * turns.TURNS_PER_PRINCIPAL_MAX
+                    asked = (queues.ListQueues(everybody) for _ in range(calls_at_once))
+                    await asyncio.wait_for(asyncio.gather(*asked), 60)
 
     run(scenario())
 
