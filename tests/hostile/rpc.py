@@ -76,7 +76,8 @@ def strange(chance: Random) -> bytes:
             return part(7, stub, _WHOLE, opnum=chance.randrange(8), hint=_HUGE)
         case 3:  # more contexts than a bind may have
             syntax = Syntax(chance.randbytes(16), 1)
-            proposals = tuple(Proposal(k, syntax, (NDR20,) * 20) for k in range(200))
+            count = chance.choice((40, 200))
+            proposals = tuple(Proposal(k, syntax, (NDR20,)) for k in range(count))
             return write_bind(PduType.BIND, 1, Bind(5_840, 5_840, 0, proposals))
         case 4:  # a level without what it needs
             trailer = Trailer(chance.choice((9, 10, 16, 68)), chance.randrange(8), 0, b"NTLMSSP\0")

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import aiohttp.abc
 import pytest
+from typing_extensions import override
 
 from qm.api.gate.delegation import FOR_KEY, WORD_KEY
 from qm.api.gate.identity import Role
@@ -147,14 +148,22 @@ def _peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
+class Listening(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.said: list[logging.LogRecord] = []
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record)
+
+
 @scenario()
 async def test_bad_requests_are_named_once_and_without_a_traceback(made: Clients) -> None:
     """Each wrote one."""
     (node,) = made.harness.up
     tls = ssl.create_default_context(cafile=str(made.tls.authority))
-    said: list[logging.LogRecord] = []
-    listening = logging.Handler(logging.WARNING)
-    listening.emit = said.append  # type: ignore[method-assign]
+    listening = Listening(logging.WARNING)
     logging.getLogger().addHandler(listening)
     try:
         for _ in range(3):
@@ -165,8 +174,8 @@ async def test_bad_requests_are_named_once_and_without_a_traceback(made: Clients
                 writer.transport.abort()
     finally:
         logging.getLogger().removeHandler(listening)
-    assert len(said) == 1
-    assert not said[0].exc_info
+    (said,) = listening.said
+    assert not said.exc_info
 
 
 async def posted(found: Browser, content: str, body: bytes) -> int:
