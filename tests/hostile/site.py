@@ -98,6 +98,8 @@ class Site(NamespaceTarget):
         except subprocess.TimeoutExpired:
             process.kill()
             said, _ = await asyncio.to_thread(process.communicate)
+        finally:
+            process.kill()  # also of a run that is interrupted
         return said
 
     # What is measured ----------------------------------------------------------------------
