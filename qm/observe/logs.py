@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Final, TextIO
 
 from typing_extensions import override
@@ -18,6 +19,7 @@ REPEAT_AFTER_S: Final = 10.0
 back."""
 LINES_KEPT_MAX: Final = 2_000
 LINE_KEPT_MAX_CHARS: Final = 4_096
+_GRPC_LOGGER: Final = "grpc._cython.cygrpc"
 KEYS_MAX: Final = 1024
 """Kinds of line that one limiter remembers; the oldest is dropped first."""
 
@@ -72,6 +74,26 @@ def set_up(node: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    grpc = logging.getLogger(_GRPC_LOGGER)
+    grpc.filters[:] = [_UnsentAnswers()]
+
+
+class _UnsentAnswers(logging.Filter):
+    """Holds back the traceback that gRPC writes for each answer whose caller has gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limited = LimitedLog(logging.getLogger(__name__), monotonic)
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        # By name: this module is loaded where gRPC is not.
+        if type(error).__name__ != "ExecuteBatchError":
+            return True
+        text = "a caller was gone before its answer"
+        self._limited.warning("answer_unsent", text, detail=record.getMessage())
+        return False
 
 
 class LimitedLog:

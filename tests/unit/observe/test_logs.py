@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from qm.observe.logs import REPEAT_AFTER_S, JsonFormatter, LimitedLog
+from qm.observe.logs import REPEAT_AFTER_S, JsonFormatter, LimitedLog, set_up
 
 
 def test_a_line_is_one_json_object() -> None:
@@ -36,3 +36,32 @@ def test_repeated_lines_are_held_back_and_counted(caplog: pytest.LogCaptureFixtu
         {"kind": "other"},
         {"kind": "malformed", "held_back": 2},
     ]
+
+
+class ExecuteBatchError(Exception):
+    """Named as the one of gRPC that says that a call's other side is gone."""
+
+
+def test_callers_that_go_cost_a_line_and_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    root, grpc = logging.getLogger(), logging.getLogger("grpc._cython.cygrpc")
+    handlers, level = list(root.handlers), root.level
+    try:
+        set_up("n1", "info")
+        root.handlers[:] = handlers
+        for error in (ExecuteBatchError("gone"), ExecuteBatchError("gone"), KeyError("a bug")):
+            try:
+                raise error
+            except (ExecuteBatchError, KeyError):
+                grpc.exception("raised in core by servicer method [/qm.pb.Relay/Inspect]")
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        grpc.filters.clear()
+    unsent, bug = caplog.records
+    assert unsent.exc_info is None
+    assert unsent.__dict__["fields"] == {
+        "kind": "answer_unsent",
+        "detail": "raised in core by servicer method [/qm.pb.Relay/Inspect]",
+    }
+    assert bug.exc_info
+    assert isinstance(bug.exc_info[1], KeyError)
