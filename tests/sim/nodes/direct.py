@@ -6,6 +6,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from raft.transport.accepting import Acceptor
 from raft.transport.direct import FrameConnection
 from raft.transport.direct_transport import DirectTransport
 from raft.transport.grpc_transport import GrpcConfig, GrpcTransport
@@ -16,6 +17,14 @@ from tests.sim.nodes.network import StreamServer, StreamTransport
 
 DIRECT_PORTS: Final = 10_000
 """Direct streams are accepted at so much above gRPC's port, as nothing tells the two apart here."""
+
+
+class NoListener(Acceptor):
+    """An `Acceptor` of HTTP, which nobody calls here: it opens no real socket."""
+
+    @override
+    async def open(self, host: str, port: int) -> None:
+        self.port = port
 
 
 class SimDirectTransport(DirectTransport):

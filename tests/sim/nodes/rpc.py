@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+import qm.node.http_guard
 import raft.transport.tls
 from tests.sim.nodes.calls import Call, Details
+from tests.sim.nodes.direct import NoListener
 from tests.sim.nodes.network import Address, Network
 
 if TYPE_CHECKING:
@@ -160,7 +162,9 @@ class Channel:
 
 
 def install(network: Network) -> None:
-    """Replace gRPC's names; who calls is told by the simulated process, not by a certificate."""
+    """Replace gRPC's names, and HTTP's listener; who calls is told by the simulated process, not by
+    a certificate.
+    """
 
     def server(*_: Any, interceptors: Any = (), **__: Any) -> Server:
         return Server(network, interceptors)
@@ -168,6 +172,8 @@ def install(network: Network) -> None:
     def channel(address: str, *_: Any, **__: Any) -> Channel:
         return Channel(network, address)
 
+    guard: Any = qm.node.http_guard
+    guard.Acceptor = NoListener
     grpc.aio.server = server  # type: ignore[assignment]
     grpc.aio.secure_channel = channel  # type: ignore[assignment]
     grpc.aio.insecure_channel = channel  # type: ignore[assignment]
