@@ -230,9 +230,11 @@ class BlockingQueue:
         """Move a message of this queue to a subqueue, or from one; return its LookupIdentifier."""
         return self._client.run(self.queue.move(message, target.queue))
 
-    def close(self) -> None:
-        """Close the queue and confirm the messages received from it."""
-        self._client.run(self._client.client.close_queue(self.queue))
+    def close(self, *, confirm: bool = True) -> None:
+        """Close the queue and confirm the messages received from it; without `confirm`, those that
+        are not confirmed yet are dead-lettered.
+        """
+        self._client.run(self._client.client.close_queue(self.queue, confirm=confirm))
 
 
 class BlockingTransaction:

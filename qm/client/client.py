@@ -179,12 +179,14 @@ class Client:
             raise
         return Queue(session, opened)
 
-    async def close_queue(self, queue: Queue) -> None:
-        """Close a queue and confirm the messages received from it."""
+    async def close_queue(self, queue: Queue, *, confirm: bool = True) -> None:
+        """Close a queue and confirm the messages received from it; without `confirm`, those that
+        are not confirmed yet are dead-lettered.
+        """
         self._sessions.pop(queue.session.client_id, None)
         for session in self._idle:
             await session.close_shared(queue.name)
-        await queue.close()
+        await queue.close(confirm=confirm)
 
     # Sending -------------------------------------------------------------------------------
 

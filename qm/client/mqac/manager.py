@@ -135,6 +135,11 @@ class OpenedQueue(Protocol):
     def close(self) -> None:
         """Close it, and everything that it opened."""
 
+    def abandon(self) -> None:
+        """Close it for a reader that is lost: what it took last, and is not known to have got, is
+        dead-lettered.
+        """
+
 
 class Management(Protocol):
     """A queue manager as [MS-MQMR] shows it: one property, or one action, at a time.

@@ -110,6 +110,14 @@ class MSMQQueue(OpenQueue):
         self._is_closed = True
         opened.close()
 
+    def abandon(self) -> None:
+        """Close it for an application that is lost: what that took last, and is not known to have
+        got, is dead-lettered. Raises as Close.
+        """
+        opened = self.require_open()
+        self._is_closed = True
+        opened.abandon()
+
     def Reset(self) -> None:
         """Put the cursor before the first message."""
         self.require_open()

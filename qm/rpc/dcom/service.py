@@ -138,10 +138,12 @@ class Dcom(Creator):
 
     # Ends ----------------------------------------------------------------------------------
 
-    def _on_released(self, target: Any) -> None:
+    def _on_released(self, target: Any, is_lost: bool) -> None:
         """An object is not held by clients any more: end what it holds."""
         self._objects.give_up(target)
-        if isinstance(target, MSMQQueue | MSMQDestination):
+        if isinstance(target, MSMQQueue) and is_lost:
+            self._in_background(target.abandon)
+        elif isinstance(target, MSMQQueue | MSMQDestination):
             self._in_background(target.Close)
         elif isinstance(target, DcomEvent):
             for sink in target.drop():

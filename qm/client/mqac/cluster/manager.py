@@ -390,6 +390,11 @@ class ClusterQueue(OpenedQueue):
         self._manager.forget(self.handle)
         asked(self._queue.close)
 
+    @override
+    def abandon(self) -> None:
+        self._manager.forget(self.handle)
+        asked(lambda: self._queue.close(confirm=False))
+
 
 def asked(call: Callable[[], _T]) -> _T:
     """Return what a call of the client returns. Raises MqError, whatever the client raised."""

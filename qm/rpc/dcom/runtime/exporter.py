@@ -100,11 +100,11 @@ class Exporter:
         self,
         node: int,
         classes: Classes,
-        released: Callable[[Any], None],
+        released: Callable[[Any, bool], None],
         random_bytes: Callable[[int], bytes],
     ) -> None:
-        """`node`: 0 to 65,535. `released`: told of each object that clients do not hold any more;
-        not when everything ends at once.
+        """`node`: 0 to 65,535. `released`: told of each object that clients do not hold any more,
+        and whether they are lost, rather than have released it; not when everything ends at once.
         """
         self._node = node
         self._classes = classes
@@ -218,9 +218,9 @@ class Exporter:
         del self._by_ipid[pointer.ipid]
         del pointer.of.pointers[pointer.iid]
         if not pointer.of.pointers:
-            self._remove(pointer.of)
+            self._remove(pointer.of, is_lost=False)
 
-    def _remove(self, exported: Exported) -> None:
+    def _remove(self, exported: Exported, *, is_lost: bool) -> None:
         if self._by_oid.pop(exported.oid, None) is None:
             return
         del self._by_target[id(exported.target)]
@@ -229,7 +229,7 @@ class Exporter:
         self._owned[exported.owner] -= 1
         if not self._owned[exported.owner]:
             del self._owned[exported.owner]
-        self._released(exported.target)
+        self._released(exported.target, is_lost)
 
     # Pings ---------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Exporter:
             and self._classes.is_pinged(one.target)
         ]
         for each in gone:
-            self._remove(each)
+            self._remove(each, is_lost=True)
         return len(gone)
 
     def targets(self) -> Sequence[Any]:

@@ -8,12 +8,14 @@ import pytest
 
 from qm.rpc.client import RpcFailed
 from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.limits import UNPINGED_MAX_S
 from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
 from qm.rpc.dcom.runtime.orpc import OrpcThis
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
 from qm.rpc.interface import Fault
+from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
-from tests.unit.rpc.dcom.scripts import RECEIVE, Program, clsid, dcom_world, iid
+from tests.unit.rpc.dcom.scripts import PEEK, RECEIVE, Program, clsid, dcom_world, iid
 
 PROGRAMS = 30
 OBJECTS = 500
@@ -95,5 +97,40 @@ def test_a_node_that_stops_ends_the_calls_that_wait() -> None:
             with pytest.raises((ComError, Fault, RpcFailed)):
                 await asyncio.wait_for(waiting, 10)
             program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.6.2-02")
+def test_what_a_lost_program_took_last_is_a_dead_letter_and_nothing_else_is() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            node = await world.harness.leader()
+            program = await world.program()
+            await (await program.queue_info()).call("Create")
+            for body in ("released", "lost"):
+                await program.send(body)
+            queue = await program.opened(RECEIVE)
+            assert (
+                await (await queue.call("Receive", ReceiveTimeout=1000)).get("Body") == "released"
+            )
+            await queue.release()
+            queue = await program.opened(RECEIVE)
+            assert await (await queue.call("Receive", ReceiveTimeout=1000)).get("Body") == "lost"
+            program.close()
+            dcom = node.service.windows._dcom
+            assert dcom is not None
+            dcom._exporter.sweep(asyncio.get_running_loop().time() + 2 * UNPINGED_MAX_S)
+            assert len(dcom._exporter) == 0
+            other = await world.program()
+            info = await other.create("MSMQQueueInfo")
+            await info.put("FormatName", r"DIRECT=OS:QUORATE\SYSTEM$;DEADLETTER")
+            dead = await info.call("Open", PEEK, 0)
+            found = await dead.call("PeekCurrent", ReceiveTimeout=10_000)
+            assert await found.get("Body") == "lost"
+            with pytest.raises(ComError) as nothing:
+                await dead.call("PeekNext", ReceiveTimeout=0)
+            assert nothing.value.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+            other.close()
 
     run(scenario())

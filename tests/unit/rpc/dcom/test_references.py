@@ -296,7 +296,7 @@ class Made:
         self.exporter = Exporter(
             node,
             Everything(),
-            self.released.append,
+            lambda target, _: self.released.append(target),
             lambda size: next(numbers).to_bytes(size, "little"),
         )
 
