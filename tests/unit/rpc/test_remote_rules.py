@@ -22,7 +22,16 @@ from qm.wire.packets.user_message import UserMessage
 from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.api.test_data import create
 from tests.unit.api.world import Client
-from tests.unit.rpc.reading import ORDERS, PEEK_CURRENT, RECEIVE, RpcWorld, body, with_orders
+from tests.unit.rpc.reading import (
+    ORDERS,
+    PEEK_CURRENT,
+    PEEK_NEXT,
+    RECEIVE,
+    RpcWorld,
+    body,
+    message,
+    with_orders,
+)
 from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, info, queue
 from tests.unit.rpc.test_remote_read import in_world as reading
 
@@ -196,6 +205,39 @@ def test_nothing_is_read_at_a_cursor_whose_message_is_gone() -> None:
             found = await reader.start(handle, action, cursor=cursor)
             assert (found.status, found.sections) == (0xC00E001D, None)
         assert await reader.receive(handle) == b"two", "it was not taken instead"
+
+    reading(scenario)
+
+
+@pytest.mark.spec("RR-OUR-1-08")
+def test_what_a_lost_reader_gives_back_is_where_it_was() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"low", priority=1)
+        await client.send(ORDERS, b"first", b"second", priority=6)
+        looker = await world.reader()
+        view = await looker.open(access=0x20)
+
+        async def seen() -> list[tuple[int, int, bytes]]:
+            cursor = (await looker.call(4, mqrr.Handle(view))).cursor
+            found = [await looker.start(view, PEEK_CURRENT, cursor=cursor)]
+            while found[-1].status == 0:
+                found.append(await looker.start(view, PEEK_NEXT, cursor=cursor))
+            return [(one.sequence, message(one).priority, body(one)) for one in found[:-1]]
+
+        before = await seen()
+        assert [one[1:] for one in before] == [(6, b"first"), (6, b"second"), (1, b"low")]
+        reader = await world.reader()
+        handle = await reader.open()
+        assert body(await reader.start(handle)) == b"first"
+        assert await seen() == before[1:]
+        reader.client.close()
+        async with asyncio.timeout(20):
+            while (after := await seen()) == before[1:]:
+                await asyncio.sleep(0.01)
+        assert after == before
+        exact = 1 << 56 | before[0][0]  # 7 - 6
+        found = await looker.start(view, 0x40000010, lookup=exact)
+        assert body(found) == b"first", "by its identifier as before"
 
     reading(scenario)
 
