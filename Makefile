@@ -233,7 +233,7 @@ $(IMPACKET)/.installed: requirements-rpc.lock | $(VENV)/bin/python
 	$(IMPACKET)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-rpc.lock
 	@touch $@
 
-test-rpc: setup $(IMPACKET)/.installed  ## read from a node with impacket, a third party's RPC client
+test-rpc: setup $(IMPACKET)/.installed  ## ask a node with impacket and by Samba's PDU tests (root)
 	$(BIN)/python -m tests.rpc_peers $(IMPACKET)/bin/python
 
 bench-log: setup  ## benchmark the log against a bare pwrite and fdatasync loop

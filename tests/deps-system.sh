@@ -78,6 +78,13 @@ for peer in rabbitmq-server nats-server; do
     fi
 done
 
+# `make test-rpc` runs Samba's tests of RPC servers, and logs on to a node by an Active Directory of Samba's.
+if /usr/bin/python3 -c "import samba.tests.dcerpc.raw_protocol" 2>/dev/null && command -v smbtorture >/dev/null 2>&1; then
+    echo "deps-system: samba found"
+else
+    echo "deps-system: no samba; test-rpc needs it: apt-get install --no-install-recommends samba samba-ad-dc python3-samba samba-testsuite smbclient krb5-user"
+fi
+
 if [ "${#needed[@]}" -eq 0 ]; then
     echo "deps-system: make test needs nothing more"
 elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then

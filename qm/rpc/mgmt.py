@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from qm.rpc.interface import Fault, Interface, Operation, interface_syntax
+from qm.rpc.interface import Interface, Operation, interface_syntax
 from qm.rpc.ndr.streams import Reader, Writer
 from qm.rpc.ndr.types import (
     GUID,
@@ -75,6 +75,12 @@ class ListeningOut(msgspec.Struct):
     is_listening: int
 
 
+class Stopped(msgspec.Struct):
+    """Results of stop_listening."""
+
+    status: int
+
+
 class NameIn(msgspec.Struct):
     """Parameters of inq_princ_name."""
 
@@ -132,7 +138,7 @@ MGMT: Final = Interface(
         2: Operation(
             "is_listening", gives=Parameters(ListeningOut, {"status": U32, "is_listening": U32})
         ),
-        3: Operation("stop_listening"),
+        3: Operation("stop_listening", gives=Parameters(Stopped, {"status": U32})),
         4: Operation(
             "principal_name",
             Parameters(NameIn, {"authentication": U32, "size": Ranged(U32, 0, NAME_MAX_CHARS)}),
@@ -167,9 +173,9 @@ class Mgmt:
         """It is, as it answers."""
         return ListeningOut(0, 1)
 
-    def stop_listening(self, call: Call, given: Nothing) -> None:
+    def stop_listening(self, call: Call, given: Nothing) -> Stopped:
         """Nobody stops a server from afar."""
-        raise Fault(FaultStatus.ACCESS_DENIED)
+        return Stopped(FaultStatus.ACCESS_DENIED)
 
     def principal_name(self, call: Call, given: NameIn) -> NameOut:
         """Return the name of this server for a provider that it offers."""

@@ -41,7 +41,7 @@ class OutOfOrder(Exception):
     """Fragments that do not belong together: a protocol error."""
 
 
-class _Partial:
+class Partial:
     """A call of which fragments are missing."""
 
     __slots__ = (
@@ -65,12 +65,28 @@ class _Partial:
         self.parts: list[bytes] = []
         self.size = 0
 
+    @property
+    def ids(self) -> tuple[int, int]:
+        """Its call id and context id."""
+        return self.call_id, self.context_id
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a fragment of it was taken."""
+        return bool(self.parts)
+
+    @property
+    def is_maybe(self) -> bool:
+        """Whether PFC_MAYBE was set: it is not answered."""
+        return bool(self.flags & PduFlag.MAYBE)
+
 
 class Reassembly:
     """The call that a connection is sending."""
 
     def __init__(self) -> None:
-        self._partial: _Partial | None = None
+        self.partial: Partial | None = None
+        """None while no call is half received."""
         self._last_call_id = -1
         self._dropped: deque[int] = deque(maxlen=LATE_CALLS_MAX)
 
@@ -78,38 +94,30 @@ class Reassembly:
         """Whether a fragment belongs to a call that ended before it was whole."""
         return not pdu.is_first and pdu.call_id in self._dropped
 
-    def begin_or_continue(
+    def begin(
         self,
         pdu: Pdu,
         head: RequestPart,
         security: SecurityContext | None,
         in_progress: frozenset[int],
-    ) -> None:
-        """Check that a fragment may come now, before its signature is. Raises OutOfOrder."""
-        partial = self._partial
+    ) -> Partial:
+        """Begin a call with its first fragment, before its signature is checked.
+
+        Raises OutOfOrder.
+        """
         if not pdu.is_first:
-            if partial is None:
-                raise OutOfOrder("a fragment of no call")
-            if (
-                pdu.call_id != partial.call_id
-                or head.context_id != partial.context_id
-                or head.opnum != partial.opnum
-                or security is not partial.security
-            ):
-                raise OutOfOrder("a fragment that differs from the first of its call")
-            return
-        if partial is not None:
-            raise OutOfOrder("a call begins while another is being received")
+            raise OutOfOrder("a fragment of no call")
         if pdu.call_id in in_progress:
             raise OutOfOrder("a call with the number of one that is in progress")
         if pdu.call_id < self._last_call_id and self._last_call_id in in_progress:
             raise OutOfOrder("a call with a lower number than one in progress")  # RP-A4
         self._last_call_id = pdu.call_id
-        self._partial = _Partial(pdu, head, security)
+        self.partial = Partial(pdu, head, security)
+        return self.partial
 
     def add(self, stub: bytes) -> bool:
         """Add a fragment's stub; False if the call has become too large and was dropped."""
-        partial = self._partial
+        partial = self.partial
         assert partial is not None
         partial.size += len(stub)
         if partial.size > STUB_MAX_BYTES:
@@ -120,28 +128,26 @@ class Reassembly:
 
     def drop(self) -> None:
         """Forget the call that is being received; the rest of it is ignored."""
-        if self._partial is not None:
-            self._dropped.append(self._partial.call_id)
-            self._partial = None
+        if self.partial is not None:
+            self.ignore(self.partial.call_id)
+            self.partial = None
 
     def ignore(self, call_id: int) -> None:
-        """Ignore what else comes of a call that was refused at its first fragment."""
-        self.drop()
+        """Ignore the fragments of a call but its first."""
         self._dropped.append(call_id)
 
-    def take(self) -> tuple[bytes, bool, Guid | None]:
-        """Return (stub, whether PFC_MAYBE was set, object UUID) of the call that is whole."""
-        partial, self._partial = self._partial, None
+    def take(self) -> bytes:
+        """Return the stub of the call that is whole."""
+        partial, self.partial = self.partial, None
         assert partial is not None
-        stub = partial.parts[0] if len(partial.parts) == 1 else b"".join(partial.parts)
-        return stub, bool(partial.flags & PduFlag.MAYBE), partial.object_uuid
+        return partial.parts[0] if len(partial.parts) == 1 else b"".join(partial.parts)
 
     @property
     def received_bytes(self) -> int:
         """Size of the fragments of the call that is being received."""
-        return 0 if self._partial is None else self._partial.size
+        return 0 if self.partial is None else self.partial.size
 
     @property
     def receiving(self) -> int | None:
         """Number of the call that is being received."""
-        return None if self._partial is None else self._partial.call_id
+        return None if self.partial is None else self.partial.call_id

@@ -12,38 +12,45 @@ from typing import Final
 
 import msgspec
 
-from qm.rpc.association.calls import IncomingCall, OutOfOrder, Reassembly
+from qm.rpc.association.calls import IncomingCall, OutOfOrder, Partial, Reassembly
 from qm.rpc.association.groups import Association, Associations
-from qm.rpc.association.security import SecurityContext, SecurityContexts, UnknownAuthType
+from qm.rpc.association.presentations import Presentation, Presentations
+from qm.rpc.association.security import (
+    LegRefused,
+    NoExchange,
+    SecurityContext,
+    SecurityContexts,
+    UnknownAuthType,
+)
 from qm.rpc.interface import Interface
 from qm.rpc.limits import (
     BIND_MAX_BYTES,
     CALLS_PER_CONNECTION_MAX,
-    CONTEXTS_PER_CONNECTION_MAX,
     FRAGMENT_MAX_BYTES,
     FRAGMENT_MIN_BYTES,
 )
 from qm.rpc.pdu.bind import (
-    NDR20,
-    Answer,
     Bind,
     Proposal,
-    Syntax,
     features_of,
     parse_bind,
     write_bind_ack,
     write_bind_nak,
 )
-from qm.rpc.pdu.call import CALL_HEADER_SIZE_BYTES, parse_request, response_head, write_fault
+from qm.rpc.pdu.call import (
+    CALL_HEADER_SIZE_BYTES,
+    RequestPart,
+    parse_request,
+    response_head,
+    write_fault,
+)
 from qm.rpc.pdu.codes import (
-    FEATURES,
+    NO_AUTHENTICATION,
     AuthLevel,
     BindNakReason,
-    ContextResult,
     FaultStatus,
     PduFlag,
     PduType,
-    RejectReason,
 )
 from qm.rpc.pdu.header import (
     TRAILER_SIZE_BYTES,
@@ -62,6 +69,7 @@ from qm.wire.guid import Guid
 _STUB_ALIGNMENT_BYTES: Final = 16
 """Of every fragment but the last of a protected answer, and of its trailer (RP-A2)."""
 _FRAGMENT_ALIGNMENT_BYTES: Final = 8
+_KIND_AT: Final = 2
 _CALL_ID_AT: Final = 12
 _WHOLE: Final = PduFlag.FIRST | PduFlag.LAST
 
@@ -94,13 +102,6 @@ class Served(msgspec.Struct, frozen=True):
     """Interfaces that are also open to callers without any security context."""
 
 
-class Presentation(msgspec.Struct, frozen=True):
-    """An accepted presentation context."""
-
-    interface: Interface
-    transfer: Syntax
-
-
 class Connection:
     """The state of one connection."""
 
@@ -113,10 +114,14 @@ class Connection:
         self._output: list[bytes] = []
         self._events: list[Event] = []
         self._security = SecurityContexts(served.providers, address)
-        self._presentations: dict[int, Presentation] = {}
+        self._presentations = Presentations(served.interfaces)
         self._reassembly = Reassembly()
         self._in_progress: dict[int, IncomingCall] = {}
         self._size = FRAGMENT_MAX_BYTES
+        self._is_multiplexed = False
+        """Whether PFC_CONC_MPX was negotiated."""
+        self._has_failed_to_log_on = False
+        """A last leg in auth3, which has no answer: the next request gets the fault (RP-A10)."""
         self.association: Association | None = None
         """None before the bind."""
         self.is_closing = False
@@ -166,10 +171,11 @@ class Connection:
             self._output.append(write_bind_nak(call_id, version))
             self._close(text)
         else:
-            self._protocol_error(call_id, text, is_executed=True)
+            is_call = self._buffer[_KIND_AT] == PduType.REQUEST
+            self._protocol_error(call_id, text, is_executed=is_call)
 
     def _check_length(self, length: int) -> None:
-        kind = self._buffer[2]
+        kind = self._buffer[_KIND_AT]
         is_bind = kind in (PduType.BIND, PduType.ALTER_CONTEXT, PduType.AUTH3)
         longest = BIND_MAX_BYTES if is_bind else FRAGMENT_MAX_BYTES
         if length > longest:
@@ -216,11 +222,12 @@ class Connection:
             return
         association = self._served.associations.join(bind.group_id, self._address)
         if association is None:
-            reason = f"association {bind.group_id} is not of this address and node"
-            self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, reason)
+            text = f"association {bind.group_id} is not of this address and node"
+            self._bind_nak(pdu, BindNakReason.NOT_SPECIFIED, text)
             return
         self.association = association
         self._size = _agreed_size(bind)
+        self._is_multiplexed = bool(pdu.flags & PduFlag.CONC_MPX)
         flags = _WHOLE | pdu.flags & (PduFlag.CONC_MPX | PduFlag.SUPPORT_HEADER_SIGN)
         self._security.signs_header = bool(pdu.flags & PduFlag.SUPPORT_HEADER_SIGN)
         self._answer_bind(PduType.BIND_ACK, pdu, bind, flags, str(self._port), token)
@@ -231,20 +238,34 @@ class Connection:
         except MalformedPdu as error:
             self._protocol_error(pdu.call_id, str(error))
             return
+        trailer = pdu.trailer
+        if trailer is not None and trailer.auth_type == NO_AUTHENTICATION:
+            self._refuse_leg(pdu, FaultStatus.ACCESS_DENIED, "a token of no provider")
+            self._close("")
+            return
         if not _is_complete(bind):
             self._protocol_error(pdu.call_id, "alter_context without contexts")
             return
+        if self._presentations.contradicts(bind.proposals):
+            self._protocol_error(pdu.call_id, "alter_context changes a presentation context")
+            return
         try:
             token = self._leg(pdu)
-        except UnknownAuthType:
-            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED, is_executed=False)
+        except UnknownAuthType as error:
+            self._refuse_leg(pdu, FaultStatus.ACCESS_DENIED, str(error))
             return
-        except SecurityRefused as error:
-            self.refusals.append(str(error))
-            self._write_fault(pdu.call_id, 0, FaultStatus.ACCESS_DENIED, is_executed=False)
+        except LegRefused as error:
+            self._refuse_leg(pdu, error.status, str(error))
+            self._close("")
             return
         flags = _WHOLE | pdu.flags & PduFlag.SUPPORT_HEADER_SIGN
+        if pdu.flags & PduFlag.SUPPORT_HEADER_SIGN:
+            self._security.signs_header = True
         self._answer_bind(PduType.ALTER_CONTEXT_RESPONSE, pdu, bind, flags, "", token)
+
+    def _refuse_leg(self, pdu: Pdu, status: int, reason: str) -> None:
+        self.refusals.append(reason)
+        self._write_fault(pdu.call_id, 0, status, is_executed=False)
 
     def _leg(self, pdu: Pdu) -> bytes | None:
         return None if pdu.trailer is None else self._security.leg(pdu.trailer)
@@ -253,7 +274,7 @@ class Connection:
         self, kind: PduType, pdu: Pdu, bind: Bind, flags: int, address: str, token: bytes | None
     ) -> None:
         assert self.association is not None
-        answers = [self._judge(one) for one in bind.proposals]
+        answers = self._presentations.judge(bind.proposals)
         trailer = None
         if pdu.trailer is not None and token is not None:
             given = pdu.trailer
@@ -263,34 +284,21 @@ class Connection:
             write_bind_ack(kind, pdu, flags, self._size, number, address, answers, trailer)
         )
 
-    def _judge(self, proposal: Proposal) -> Answer:
-        """Return what becomes of a proposed context (RP-A5)."""
-        rejection = ContextResult.PROVIDER_REJECTION
-        features = features_of(proposal.transfers[0])
-        if features is not None:
-            return Answer(ContextResult.NEGOTIATE_ACK, features & FEATURES)
-        asked = proposal.interface
-        interface = self._served.interfaces.get((asked.uuid, asked.major))
-        if interface is None or asked.minor > interface.syntax.minor:
-            return Answer(rejection, RejectReason.ABSTRACT_SYNTAX)
-        if NDR20 not in proposal.transfers:
-            return Answer(rejection, RejectReason.TRANSFER_SYNTAXES)
-        known = self._presentations.get(proposal.context_id)
-        if known is not None and known.interface is not interface:
-            return Answer(rejection, RejectReason.NOT_SPECIFIED)
-        if known is None and len(self._presentations) >= CONTEXTS_PER_CONNECTION_MAX:
-            return Answer(rejection, RejectReason.LOCAL_LIMIT)
-        self._presentations[proposal.context_id] = Presentation(interface, NDR20)
-        return Answer(ContextResult.ACCEPTANCE, 0, NDR20)
-
     def _on_auth3(self, pdu: Pdu) -> None:
-        if pdu.trailer is None:
+        trailer = pdu.trailer
+        if trailer is None:
             self._protocol_error(pdu.call_id, "auth3 without a token")
-            return
-        try:
-            self._security.last_leg(pdu.trailer)
-        except SecurityRefused as error:
-            self.refusals.append(str(error))
+        elif trailer.pad_length:
+            self._write_fault(pdu.call_id, 0, FaultStatus.REMOTE_NO_MEMORY, is_executed=False)
+            self._close("auth3 with padding")
+        else:
+            try:
+                self._security.last_leg(trailer)
+            except NoExchange as error:
+                self._protocol_error(pdu.call_id, str(error))
+            except SecurityRefused as error:
+                self.refusals.append(str(error))
+                self._has_failed_to_log_on = True
 
     # Requests ----------------------------------------------------------------------------
 
@@ -298,6 +306,17 @@ class Connection:
         if self._reassembly.is_late(pdu):
             return
         head = parse_request(pdu)
+        partial = self._reassembly.partial
+        if self._has_failed_to_log_on:
+            self._deny(pdu.call_id, head.context_id, "a request after a logon that failed")
+        elif partial is not None:
+            self._on_next_fragment(pdu, head, partial)
+        elif pdu.is_first or self._is_multiplexed:
+            self._on_first_fragment(pdu, head)
+        else:
+            self._out_of_order(pdu.call_id, 0, "a fragment of no call")
+
+    def _on_first_fragment(self, pdu: Pdu, head: RequestPart) -> None:
         presentation = self._presentations.get(head.context_id)
         if presentation is None:
             self._write_fault(pdu.call_id, 0, FaultStatus.UNKNOWN_INTERFACE, is_executed=False)
@@ -306,49 +325,71 @@ class Connection:
             return
         try:
             context = self._security.of(pdu.trailer)
-            if context is not None and not context.is_ready:
-                self._refuse_context(pdu, head.context_id, context)
-                return
-            self._reassembly.begin_or_continue(pdu, head, context, frozenset(self._in_progress))
-            stub = pdu.body[head.stub_at :]
-            if context is not None:
-                stub = self._security.unprotect(pdu, head.stub_at, context)
-        except OutOfOrder as error:
-            status = FaultStatus.PROTOCOL_ERROR
-            self._write_fault(pdu.call_id, head.context_id, status)
-            self._close(str(error))
-            return
         except SecurityRefused as error:
-            self._deny(pdu, head.context_id, str(error))
+            self._deny(pdu.call_id, head.context_id, str(error))
             return
-        if not self._reassembly.add(stub):
-            self._write_fault(pdu.call_id, head.context_id, FaultStatus.ACCESS_DENIED)
+        if context is not None and not context.is_ready:
+            self._refuse_context(pdu, head.context_id, context)
+            return
+        try:
+            partial = self._reassembly.begin(pdu, head, context, frozenset(self._in_progress))
+        except OutOfOrder as error:
+            self._out_of_order(pdu.call_id, head.context_id, str(error))
+            return
+        self._add(pdu, head, partial)
+
+    def _on_next_fragment(self, pdu: Pdu, head: RequestPart, partial: Partial) -> None:
+        """Take a fragment while a call is being received, and none but its own may come.
+
+        It is judged by that call's context; context id, opnum and trailer of its own say nothing.
+        Where calls are not multiplexed, whatever is wrong ends the call that is being received.
+        """
+        if pdu.call_id != partial.call_id:
+            ids = (pdu.call_id, 0) if self._is_multiplexed else partial.ids
+            self._out_of_order(*ids, "a fragment of another call")
+        elif (pdu.trailer is None) != (partial.security is None):
+            self._out_of_order(*partial.ids, "a call is protected in part")
+        else:
+            self._add(pdu, head, partial)
+
+    def _add(self, pdu: Pdu, head: RequestPart, partial: Partial) -> None:
+        stub = pdu.body[head.stub_at :]
+        if partial.security is not None:
+            try:
+                stub = self._security.unprotect(pdu, head.stub_at, partial.security)
+            except SecurityRefused as error:
+                self.refusals.append(str(error))
+                self._write_fault(*partial.ids, FaultStatus.SECURITY_PACKAGE)
+                self._close(str(error))
+                return
+        if pdu.is_first and partial.has_begun:
+            self._out_of_order(*partial.ids, "a call begins while another is being received")
+        elif not self._reassembly.add(stub):
+            self._write_fault(*partial.ids, FaultStatus.ACCESS_DENIED)
         elif pdu.is_last:
-            self._complete(pdu, head.context_id, head.opnum, presentation, context)
+            self._complete(pdu, partial)
+
+    def _out_of_order(self, call_id: int, context_id: int, reason: str) -> None:
+        self._write_fault(call_id, context_id, FaultStatus.PROTOCOL_ERROR)
+        self._close(reason)
 
     def _refuse_context(self, pdu: Pdu, context_id: int, context: SecurityContext) -> None:
         """Answer a request under a context whose exchange failed (RP-A10) or goes on."""
         if context.has_failed:
-            self._deny(pdu, context_id, "a request under a security context that failed")
+            self._deny(pdu.call_id, context_id, "a request under a context that failed")
         else:
             self._protocol_error(pdu.call_id, "a request before its security context is complete")
 
-    def _deny(self, pdu: Pdu, context_id: int, reason: str) -> None:
+    def _deny(self, call_id: int, context_id: int, reason: str) -> None:
         self.refusals.append(reason)
-        self._write_fault(pdu.call_id, context_id, FaultStatus.ACCESS_DENIED)
+        self._write_fault(call_id, context_id, FaultStatus.ACCESS_DENIED)
         self._close(reason)
 
-    def _complete(
-        self,
-        pdu: Pdu,
-        context_id: int,
-        opnum: int,
-        presentation: Presentation,
-        context: SecurityContext | None,
-    ) -> None:
+    def _complete(self, pdu: Pdu, partial: Partial) -> None:
         """Have a whole request executed, unless it may not be."""
-        stub, is_maybe, object_uuid = self._reassembly.take()
-        interface = presentation.interface
+        stub = self._reassembly.take()
+        context_id, opnum, context = partial.context_id, partial.opnum, partial.security
+        interface = self._presentations[context_id].interface
         operation = interface.operations.get(opnum)
         status = 0
         if not self._is_protected(interface, context):
@@ -367,14 +408,14 @@ class Connection:
             interface,
             opnum,
             operation,
-            object_uuid,
+            partial.object_uuid,
             stub,
             pdu.order,
             pdu.header[4:8],
             pdu.minor,
             self._security.identity(context),
             context,
-            is_maybe,
+            partial.is_maybe,
         )
         assert self.association is not None
         self._in_progress[call.call_id] = call

@@ -7,7 +7,7 @@ gets the fault (RP-A9, RP-A10).
 from typing import Final
 
 from qm.rpc.limits import SECURITY_CONTEXTS_PER_CONNECTION_MAX
-from qm.rpc.pdu.codes import AuthLevel, AuthType
+from qm.rpc.pdu.codes import AuthLevel, AuthType, FaultStatus
 from qm.rpc.pdu.header import Pdu, Trailer
 from qm.rpc.security.provider import (
     ANONYMOUS,
@@ -41,6 +41,19 @@ class UnknownAuthType(Exception):
     """No provider of this type is offered."""
 
 
+class LegRefused(SecurityRefused):
+    """A leg in bind or alter_context is refused."""
+
+    def __init__(self, text: str, status: FaultStatus = FaultStatus.ACCESS_DENIED) -> None:
+        """`status`: of the fault that answers it, in alter_context."""
+        super().__init__(text)
+        self.status = status
+
+
+class NoExchange(Exception):
+    """A last leg came where nothing waits for one."""
+
+
 class SecurityContexts:
     """All security contexts of one connection."""
 
@@ -54,27 +67,31 @@ class SecurityContexts:
     def leg(self, trailer: Trailer) -> bytes:
         """Take a leg of an exchange from bind or alter_context; return our token.
 
-        Raises UnknownAuthType, SecurityRefused.
+        Raises UnknownAuthType, LegRefused.
         """
         context = self._by_number.get(trailer.context_id)
         if context is None:
             context = self._begin(trailer)
-        elif (context.auth_type, context.level) != (trailer.auth_type, _level(trailer)):
-            raise SecurityRefused("a leg changes type or level of its security context")
+        elif context.provider.is_done or context.has_failed:
+            raise LegRefused("a leg of an exchange that is over")
+        elif context.auth_type != trailer.auth_type:
+            raise LegRefused("a leg changes its provider", FaultStatus.SECURITY_PACKAGE)
+        elif context.level != _level(trailer):
+            raise LegRefused("a leg changes the level of its security context")
         try:
             return context.provider.step(trailer.token)
-        except SecurityRefused:
+        except SecurityRefused as error:
             context.has_failed = True
-            raise
+            raise LegRefused(str(error), FaultStatus.SECURITY_PACKAGE) from error
 
     def last_leg(self, trailer: Trailer) -> None:
-        """Take the last leg of an exchange from auth3; a failure is remembered.
+        """Take the last leg of an exchange from auth3, which is not answered.
 
-        Raises SecurityRefused where there is no exchange to end.
+        Raises NoExchange, SecurityRefused.
         """
         context = self._by_number.get(trailer.context_id)
         if context is None or context.provider.is_done:
-            raise SecurityRefused("auth3 without an exchange that waits for it")
+            raise NoExchange("auth3 without an exchange that waits for it")
         agrees = (context.auth_type, context.level) == (trailer.auth_type, _level(trailer))
         if not agrees or trailer.auth_type == AuthType.SPNEGO:
             context.has_failed = True
@@ -119,12 +136,13 @@ class SecurityContexts:
 
     def _begin(self, trailer: Trailer) -> SecurityContext:
         if len(self._by_number) >= SECURITY_CONTEXTS_PER_CONNECTION_MAX:
-            raise SecurityRefused(
-                f"{SECURITY_CONTEXTS_PER_CONNECTION_MAX} security contexts are allowed"
+            raise LegRefused(
+                f"{SECURITY_CONTEXTS_PER_CONNECTION_MAX} security contexts are allowed",
+                FaultStatus.PROTOCOL_ERROR,
             )
         level = _level(trailer)
         if level <= AuthLevel.NONE:
-            raise SecurityRefused("a security context without any level of protection")
+            raise LegRefused("a security context without any level of protection")
         provider = self._providers.begin(trailer.auth_type, level, self._address)
         if provider is None:
             raise UnknownAuthType(f"auth_type {trailer.auth_type} is not offered")
@@ -137,8 +155,11 @@ _LEVELS: Final = frozenset(AuthLevel)
 
 
 def _level(trailer: Trailer) -> AuthLevel:
-    """Return the level of a trailer; CALL counts as PACKET [MS-RPCE 2.2.1.1.8]."""
+    """Return the level of a trailer; CALL counts as PACKET [MS-RPCE 2.2.1.1.8].
+
+    Raises LegRefused.
+    """
     if trailer.level not in _LEVELS:
-        raise SecurityRefused(f"level {trailer.level} is not defined")
+        raise LegRefused(f"level {trailer.level} is not defined")
     level = AuthLevel(trailer.level)
     return AuthLevel.PACKET if level is AuthLevel.CALL else level

@@ -73,8 +73,11 @@ class FaultStatus(IntEnum):
     ENTRY_NOT_ALLOWED = 0x0000_06D8
     """EPT_S_CANT_PERFORM_OP."""
     BAD_STUB_DATA = 0x0000_06F7
+    SECURITY_PACKAGE = 0x0000_0721
+    """RPC_S_SEC_PKG_ERROR: a signature or a leg is wrong."""
     CANCELLED = 0x1C00_000D
     CONTEXT_MISMATCH = 0x1C00_001A
+    REMOTE_NO_MEMORY = 0x1C00_001B
     OPERATION_RANGE = 0x1C01_0002
     UNKNOWN_INTERFACE = 0x1C01_0003
     PROTOCOL_ERROR = 0x1C01_000B
@@ -102,6 +105,8 @@ class AuthType(IntEnum):
     KERBEROS = 16
 
 
+NO_AUTHENTICATION: Final = 0
+"""auth_type of a trailer that names no provider."""
 FEATURES: Final = 0x0003
 """Bind-time features that are accepted: multiplexed security contexts, and connections that outlive
 an orphaned call [MS-RPCE 2.2.2.14]."""

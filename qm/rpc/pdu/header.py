@@ -17,6 +17,8 @@ _TRAILERS: Final = {order: Struct(order + "BBBBI") for order in ("<", ">")}
 _LENGTHS: Final = {order: Struct(order + "H") for order in ("<", ">")}
 _LENGTH_AT: Final = 8
 _DREP_AT: Final = 4
+_UNPADDED_BYTES: Final = 8
+"""Of a body: sizes of a bind, head of a request. Padding cannot reach into them."""
 
 
 class MalformedPdu(Exception):
@@ -106,7 +108,7 @@ def parse_pdu(raw: bytes) -> Pdu:
         raise MalformedPdu(f"auth_length {auth_length} in a fragment of {length} bytes")
     auth_type, level, pad_length, _, context_id = _TRAILERS[order].unpack_from(raw, at)
     body = raw[HEADER_SIZE_BYTES:at]
-    if pad_length > len(body):
+    if pad_length > max(len(body) - _UNPADDED_BYTES, 0) and kind is not PduType.AUTH3:
         raise MalformedPdu(f"auth_pad_length {pad_length} in a body of {len(body)} bytes")
     trailer = Trailer(
         auth_type,

@@ -155,7 +155,7 @@ class NtlmAcceptor(_Protection):
         given = negotiate_flags(token)
         if given & NtlmFlag.DATAGRAM:
             raise SecurityRefused("connectionless NTLM is not served")
-        self._demand(given)
+        _demand(given, _NEEDED)
         self._flags = given & _OFFERED | _ALWAYS
         self._challenge = self._random_bytes(CHALLENGE_SIZE_BYTES)
         name = self._target.computer.encode("utf-16-le")
@@ -175,21 +175,13 @@ class NtlmAcceptor(_Protection):
         )
         return self._challenge_raw
 
-    def _demand(self, flags: int) -> None:
-        needed = int(_NEEDED)
-        if self._level >= AuthLevel.PACKET:
-            needed |= NtlmFlag.SIGN
-        if self._level == AuthLevel.PRIVACY:
-            needed |= NtlmFlag.SEAL
-        if flags & needed != needed:
-            raise SecurityRefused(f"the client leaves out flags {needed & ~flags:08X} (RP-A11)")
-
     def _accept(self, token: bytes) -> None:
         message = parse_authenticate(token)
         if message.flags & NtlmFlag.ANONYMOUS or not message.user:
             raise SecurityRefused("an anonymous logon")
         flags = message.flags & self._flags
-        self._demand(flags)
+        is_sealed = self._level == AuthLevel.PRIVACY
+        _demand(flags, _NEEDED | NtlmFlag.SEAL if is_sealed else _NEEDED)
         pairs = pairs_of_response(message.nt_response)
         proof = message.nt_response[:PROOF_SIZE_BYTES]
         blob = message.nt_response[PROOF_SIZE_BYTES:]
@@ -221,6 +213,15 @@ class NtlmAcceptor(_Protection):
         ours = mic_of(exported, self._negotiate_raw, self._challenge_raw, token)
         if len(mic) < MIC_SIZE_BYTES or not hmac.compare_digest(ours, mic):
             raise SecurityRefused("the MIC is wrong")
+
+
+def _demand(flags: int, needed: int) -> None:
+    """Refuse a client without these flags (RP-A11).
+
+    SIGN is none of them: who does without it cannot sign, and each call has to be.
+    """
+    if flags & needed != needed:
+        raise SecurityRefused(f"the client leaves out flags {needed & ~flags:08X} (RP-A11)")
 
 
 class NtlmClient(_Protection):

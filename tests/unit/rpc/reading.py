@@ -68,9 +68,8 @@ async def rpc_world(count: int = 1, **rpc: Any) -> AsyncIterator[RpcWorld]:
         users = Path(folder) / "users.toml"
         hash_ = nt_hash("pw").hex()
         write_users(users, [User("alice", hash_, groups=(ADMINISTRATORS,)), User("bob", hash_)])
-        section = RpcSection(
-            enabled=True, mapper_port=MAPPER_PORT, port_base=RPC_PORT, users_file=users, **rpc
-        )
+        ports = {"mapper_port": MAPPER_PORT, "port_base": RPC_PORT}
+        section = RpcSection(enabled=True, users_file=users, **(ports | rpc))
 
         def change(config: NodeConfig) -> NodeConfig:
             return msgspec.structs.replace(config, api=ApiSection(insecure=True), rpc=section)

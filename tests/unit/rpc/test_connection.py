@@ -6,11 +6,22 @@ import struct
 import pytest
 
 from qm.rpc.association.connection import Cancelled, Orphaned
-from qm.rpc.interface import Fault
+from qm.rpc.interface import Fault, Interface
 from qm.rpc.limits import CALLS_PER_CONNECTION_MAX, STUB_MAX_BYTES
-from qm.rpc.pdu.bind import NDR64, Answer, parse_bind_ack, swapped_uuid
+from qm.rpc.pdu.bind import (
+    NDR20,
+    NDR64,
+    Answer,
+    Bind,
+    Proposal,
+    Syntax,
+    parse_bind_ack,
+    swapped_uuid,
+    write_bind,
+)
+from qm.rpc.pdu.call import parse_fault
 from qm.rpc.pdu.codes import PduFlag, PduType
-from qm.rpc.pdu.header import Trailer, write_pdu
+from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_pdu, write_trailer
 from tests.unit.rpc.dialogue import (
     ECHO,
     LOCKED,
@@ -230,11 +241,78 @@ def test_binds_and_alters_come_in_order() -> None:
 
 
 @pytest.mark.spec("RP-RPCE-3.3.1.5.6-05")
-def test_a_context_id_stays_with_its_interface() -> None:
+@pytest.mark.parametrize(("interface", "transfers"), [(LOCKED, (NDR20,)), (ECHO, (NDR20, NDR64))])
+def test_a_context_id_stays_with_its_interface_and_syntax(
+    interface: Interface, transfers: tuple[Syntax, ...]
+) -> None:
     client = Client()
     client.bound(ECHO)
-    again = parse_bind_ack(client.bind(LOCKED, kind=PduType.ALTER_CONTEXT))
-    assert again.answers == (Answer(2, 0),)
+    changed = client.bind(interface, kind=PduType.ALTER_CONTEXT, transfers=transfers)
+    assert status_of([changed]) == 0x1C01000B
+    assert changed.flags & PduFlag.DID_NOT_EXECUTE
+    assert client.connection.is_closing
+
+
+def test_the_same_interface_and_syntax_are_accepted_once_in_a_bind() -> None:
+    client = Client()
+    assert client.bound(ECHO, ECHO, LOCKED).answers == (
+        Answer(0, 0, NDR20),
+        Answer(2, 2),
+        Answer(0, 0, NDR20),
+    )
+    other = Syntax(bytes(16), 1)  # means nothing here: refused, and changes nothing
+    again = client.bind(ECHO, kind=PduType.ALTER_CONTEXT, transfers=(other,))
+    assert parse_bind_ack(again).answers == (Answer(2, 2),)
+    client.request(2)
+    assert client.call().interface is ECHO
+
+
+@pytest.mark.spec("RP-RPCE-2.2.2.2-01")
+@pytest.mark.parametrize("is_multiplexed", [False, True])
+def test_a_call_that_comes_between_fragments_ends_the_connection(is_multiplexed: bool) -> None:
+    """By the number of the call that is being received, unless calls are multiplexed."""
+    for flags in (PduFlag.FIRST, PduFlag.LAST):
+        client = Client()
+        client.bind(LOCKED, ECHO, flags=WHOLE | (PduFlag.CONC_MPX if is_multiplexed else 0))
+        client.request(2, b"a", context_id=1, flags=PduFlag.FIRST)
+        (fault,) = client.request(3, b"b", context_id=1, flags=flags)
+        assert parse_fault(fault) == 0x1C01000B
+        found = fault.call_id, int.from_bytes(fault.body[4:6], "little")
+        assert found == ((3, 0) if is_multiplexed else (2, 1))
+        assert client.connection.is_closing
+
+
+def test_context_and_opnum_of_later_fragments_say_nothing() -> None:
+    client = Client()
+    client.bound(ECHO, LOCKED)
+    client.request(2, b"a", opnum=2, flags=PduFlag.FIRST)
+    client.request(2, b"b", opnum=9, context_id=77, flags=PduFlag.LAST)
+    call = client.call()
+    assert (call.interface, call.opnum, call.stub) == (ECHO, 2, b"ab")
+
+
+def test_fragments_of_a_call_to_an_unknown_context_are_ignored() -> None:
+    client = Client()
+    client.bound()
+    assert status_of(client.request(2, context_id=5, flags=PduFlag.FIRST)) == 0x1C010003
+    assert client.request(2, context_id=5, flags=PduFlag.LAST) == []
+    client.request(3, b"next")
+    assert client.call().stub == b"next"
+
+
+@pytest.mark.spec("RP-RPCE-2.2.2.11-02")
+def test_padding_cannot_reach_into_the_head_of_a_pdu() -> None:
+    bind = write_bind(PduType.BIND, 1, Bind(5840, 5840, 0, (Proposal(0, ECHO.syntax, (NDR20,)),)))
+    body, token = bind[16:], b"token123"
+
+    def padded(pad: int) -> list[Pdu]:
+        length = 16 + len(body) + 8 + len(token)
+        header = write_header(PduType.BIND, WHOLE, 1, length, len(token))
+        return Client().send(header + body + write_trailer(10, 5, pad, 1) + token)
+
+    (fits,), (too_long,) = padded(len(body) - 8), padded(len(body) - 7)
+    assert (fits.kind, fits.body[0]) == (PduType.BIND_NAK, 8)  # read, and no provider is offered
+    assert (too_long.kind, too_long.body[0]) == (PduType.BIND_NAK, 4)
 
 
 @pytest.mark.spec("RP-C706-12.6.4.6-01", "RP-C706-12.6.4.6-02", "RP-RPCE-3.3.1.5.10-01")

@@ -234,10 +234,19 @@ def test_flags_are_offered_and_demanded() -> None:
     assert challenge[0] & full & NtlmFlag.KEY_EXCH
     plain = parse_challenge(World().ntlm().step(write_negotiate(full & ~NtlmFlag.KEY_EXCH)))
     assert not plain[0] & NtlmFlag.KEY_EXCH
-    for left_out in ("UNICODE", "EXTENDED_SESSIONSECURITY", "KEY_128", "SIGN", "SEAL"):
+    for left_out in ("UNICODE", "EXTENDED_SESSIONSECURITY", "KEY_128"):
         with pytest.raises(SecurityRefused):
             World().ntlm().step(write_negotiate(full & ~NtlmFlag[left_out]))
-    World().ntlm(AuthLevel.INTEGRITY).step(write_negotiate(full & ~NtlmFlag.SEAL))
+    for level, is_accepted in ((AuthLevel.INTEGRITY, True), (AuthLevel.PRIVACY, False)):
+        acceptor, client = World().ntlm(level), NtlmClient("alice", "S3cret!", "", counting())
+        client.step(b"")
+        client._negotiate_raw = write_negotiate(full & ~NtlmFlag.SEAL)
+        last = client.step(acceptor.step(client._negotiate_raw))
+        if is_accepted:
+            acceptor.step(last)
+            continue
+        with pytest.raises(SecurityRefused, match="leaves out"):
+            acceptor.step(last)
     with pytest.raises(SecurityRefused):
         World().ntlm().step(write_negotiate(full | NtlmFlag.DATAGRAM))
 

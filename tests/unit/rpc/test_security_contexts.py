@@ -1,0 +1,209 @@
+"""Security contexts of connections: which leg and which signature is answered with what.
+
+The codes are those of Samba's PDU tests, which were verified against Windows.
+"""
+
+from typing import Final
+
+import pytest
+
+from qm.rpc.association.calls import IncomingCall
+from qm.rpc.pdu.call import parse_fault, request_head
+from qm.rpc.pdu.codes import AuthLevel, AuthType, PduFlag, PduType
+from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_pdu, write_trailer
+from qm.rpc.security.ntlm import NtlmClient
+from qm.rpc.security.provider import Buffers, Provider
+from qm.rpc.security.providers import OfferedProviders
+from qm.rpc.security.spnego import SpnegoClient
+from tests.unit.rpc.dialogue import ECHO, WHOLE, Client, served, status_of
+from tests.unit.rpc.test_security import FILETIME, TARGET, World, counting
+
+NTLM: Final = int(AuthType.NTLM)
+ACCESS_DENIED, SECURITY_PACKAGE, PROTOCOL_ERROR = 5, 0x721, 0x1C01000B
+
+
+def logon(password: str = "S3cret!") -> NtlmClient:
+    return NtlmClient("alice", password, "", counting())
+
+
+class Secured(Client):
+    """A client that logs on."""
+
+    def __init__(self) -> None:
+        offered = OfferedProviders(lambda: TARGET, World().logons, counting(), lambda: FILETIME)
+        super().__init__(served(providers=offered))
+
+    def leg(
+        self,
+        token: bytes,
+        number: int = 1,
+        *,
+        kind: PduType = PduType.ALTER_CONTEXT,
+        level: int = AuthLevel.INTEGRITY,
+        auth_type: int = NTLM,
+    ) -> Pdu:
+        return self.bind(trailer=Trailer(auth_type, level, number, token), kind=kind)
+
+    def last_leg(self, token: bytes, number: int = 1, pad: int = 0) -> list[Pdu]:
+        head = write_trailer(NTLM, AuthLevel.INTEGRITY, pad, number)
+        length = 16 + 4 + len(head) + len(token)
+        header = write_header(PduType.AUTH3, WHOLE, 1, length, len(token))
+        return self.send(header + bytes(4) + head + token)
+
+    def logged_on(self, number: int = 1, level: int = AuthLevel.INTEGRITY) -> NtlmClient:
+        """Log on beside what there is."""
+        client = logon()
+        answer = self.leg(client.step(b""), number, level=level)
+        assert answer.trailer is not None
+        self.leg(client.step(answer.trailer.token), number, level=level)
+        return client
+
+    def signed(
+        self, client: Provider, stub: bytes, *, flags: int, named: int = 1, level: int = 5
+    ) -> list[Pdu]:
+        """Send a fragment of call 5, signed by `client`, naming any context."""
+        head = request_head(0, 0, len(stub))
+        trailer = write_trailer(NTLM, level, 0, named)
+        header = write_header(PduType.REQUEST, flags, 5, 24 + len(stub) + 8 + 16, 16)
+        buffers = Buffers(header + head, stub, trailer)
+        body, token = client.protect(AuthLevel.INTEGRITY, buffers, signs_header=True)
+        return self.send(header + head + body + trailer + token)
+
+
+def bound() -> Secured:
+    client = Secured()
+    client.bound()
+    return client
+
+
+def test_two_contexts_log_on_one_beside_the_other() -> None:
+    client = bound()
+    first, second = client.logged_on(1), client.logged_on(2)
+    for one, number in ((second, 2), (first, 1)):
+        assert client.signed(one, b"abcd", flags=WHOLE, named=number) == []
+        call = client.call()
+        assert (call.stub, call.identity.name) == (b"abcd", "alice")
+        client.respond(call, b"")
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.1.8-02")
+def test_level_call_counts_as_packet() -> None:
+    client = bound()
+    logged_on = client.logged_on(level=AuthLevel.CALL)
+    assert client.signed(logged_on, b"abcd", flags=WHOLE, level=AuthLevel.CALL) == []
+    assert client.call().security is not None
+    low = client.logged_on(2, AuthLevel.CONNECT)
+    assert low.is_done
+    raw = write_pdu(
+        PduType.REQUEST, WHOLE, 6, request_head(0, 0, 0), Trailer(NTLM, 4, 2, bytes(16))
+    )
+    assert status_of(client.send(raw)) == ACCESS_DENIED  # a level that was not agreed
+    assert client.connection.is_closing
+
+
+@pytest.mark.spec("RP-RPCE-2.2.2.11-01")
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"level": AuthLevel.PRIVACY}, ACCESS_DENIED),
+        ({"auth_type": AuthType.SPNEGO}, SECURITY_PACKAGE),
+        ({"auth_type": 0}, ACCESS_DENIED),
+        ({"token": b"no token"}, SECURITY_PACKAGE),
+    ],
+)
+def test_a_leg_that_does_not_fit_ends_the_connection(
+    change: dict[str, object], status: int
+) -> None:
+    client, mine = bound(), logon()
+    answer = client.leg(mine.step(b""))
+    assert answer.trailer is not None
+    values = {"token": mine.step(answer.trailer.token), **change}
+    assert status_of([client.leg(**values)]) == status  # type: ignore[arg-type]
+    assert client.connection.is_closing
+
+
+def test_a_wrong_password_and_a_second_logon_end_the_connection() -> None:
+    client, mine = bound(), logon("wrong")
+    answer = client.leg(mine.step(b""))
+    assert answer.trailer is not None
+    assert status_of([client.leg(mine.step(answer.trailer.token))]) == SECURITY_PACKAGE
+    again = bound()
+    again.logged_on()
+    assert status_of([again.leg(logon().step(b""))]) == ACCESS_DENIED
+    assert (client.connection.is_closing, again.connection.is_closing) == (True, True)
+
+
+def test_more_contexts_than_the_limit_are_a_protocol_error() -> None:
+    client = bound()
+    for number in range(64):
+        assert client.leg(logon().step(b""), number).kind is PduType.ALTER_CONTEXT_RESPONSE
+    assert status_of([client.leg(logon().step(b""), 64)]) == PROTOCOL_ERROR
+
+
+def test_auth3_that_cannot_be_a_last_leg_is_answered() -> None:
+    client, mine = bound(), logon()
+    answer = client.leg(mine.step(b""))
+    assert answer.trailer is not None
+    padded = client.last_leg(mine.step(answer.trailer.token), pad=1)
+    assert status_of(padded) == 0x1C00001B
+    done = bound()
+    done.logged_on()
+    assert status_of(done.last_leg(logon().step(b""))) == PROTOCOL_ERROR
+    assert (client.connection.is_closing, done.connection.is_closing) == (True, True)
+
+
+@pytest.mark.spec("RP-RPCE-2.2.2.10-03")
+def test_after_a_failed_auth3_no_request_is_taken() -> None:
+    client, mine = bound(), logon("wrong")
+    answer = client.leg(mine.step(b""))
+    assert answer.trailer is not None
+    assert client.last_leg(mine.step(answer.trailer.token)) == []
+    assert status_of(client.request(2)) == ACCESS_DENIED  # though it is not protected
+    assert client.connection.is_closing
+
+
+def test_a_call_is_verified_by_the_context_of_its_first_fragment() -> None:
+    client = bound()
+    first, _ = client.logged_on(1), client.logged_on(2)
+    assert client.signed(first, b"ab", flags=PduFlag.FIRST) == []
+    assert client.signed(first, b"cd", flags=PduFlag.LAST, named=77, level=99) == []
+    call = client.call()
+    assert isinstance(call, IncomingCall)
+    assert call.stub == b"abcd"
+    client.respond(call, b"")
+    assert client.signed(first, b"ab", flags=PduFlag.FIRST) == []
+    (fault,) = client.signed(first, b"cd", flags=PduFlag.FIRST)
+    assert parse_fault(fault) == PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("flags", [PduFlag.FIRST, PduFlag.LAST])
+def test_a_fragment_signed_by_another_context_ends_the_connection(flags: int) -> None:
+    client = bound()
+    first, second = client.logged_on(1), client.logged_on(2)
+    assert client.signed(first, b"ab", flags=PduFlag.FIRST) == []
+    assert status_of(client.signed(second, b"cd", flags=flags, named=2)) == SECURITY_PACKAGE
+    assert client.connection.is_closing
+
+
+def test_a_call_that_is_protected_in_part_ends_the_connection() -> None:
+    client = bound()
+    first = client.logged_on()
+    assert client.signed(first, b"ab", flags=PduFlag.FIRST) == []
+    assert status_of(client.request(5, b"cd", flags=PduFlag.LAST)) == PROTOCOL_ERROR
+
+
+def test_header_signing_may_be_agreed_later() -> None:
+    client = bound()
+    assert not client.connection.signs_header
+    client.bind(ECHO, kind=PduType.ALTER_CONTEXT, flags=WHOLE | PduFlag.SUPPORT_HEADER_SIGN)
+    assert client.connection.signs_header
+
+
+def test_spnego_cannot_end_by_auth3() -> None:
+    client, mine = bound(), SpnegoClient(logon())
+    answer = client.leg(mine.step(b""), auth_type=AuthType.SPNEGO)
+    assert answer.trailer is not None
+    token = mine.step(answer.trailer.token)
+    raw = write_pdu(PduType.AUTH3, WHOLE, 1, bytes(4), Trailer(9, 5, 1, token))
+    assert client.send(raw) == []
+    assert status_of(client.request(2)) == ACCESS_DENIED
