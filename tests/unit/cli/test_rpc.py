@@ -33,7 +33,7 @@ def test_a_node_is_asked_as_windows_would_ask_it() -> None:
         denied = await qm("receive", ORDERS, "--user", "alice", "--password", "no")
         assert (denied.exit_code, denied.output) == (
             1,
-            "Error: logging on failed: fault 00000005\n",
+            "Error: logging on failed: fault 00000721\n",
         )
         assert (await qm("open", ORDERS)).exit_code == 1
         assert (await qm("open", "nonsense=")).exit_code == 2
