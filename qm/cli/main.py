@@ -51,7 +51,7 @@ _NOUNS: Final = {
     "search": "qm.cli.queues.search:search",
     "top": "qm.cli.cluster.watch:top",
     "transaction": "qm.cli.queues.transaction:transaction",
-    "user": "qm.cli.windows.user:user",
+    "user": "qm.cli.people.account:user",
 }
 
 

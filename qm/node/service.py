@@ -137,6 +137,7 @@ class Service:
             self.replicated,
             self.api.data,
             self.operations,
+            self.keys,
             self._audit_management,
             metrics,
             self.api.channel,

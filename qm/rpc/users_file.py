@@ -1,8 +1,8 @@
-"""The users file: accounts for NTLM, kept by whoever runs the cluster, beside the configuration.
+"""The users file: accounts for NTLM at one node, beside those of the cluster.
 
     [[user]]
     name = "alice"
-    nt_hash = "..."            made by `qm user add`; as good as the password
+    nt_hash = "..."            MD4 of the password; as good as the password
     sid = "S-1-5-21-..."       left out: derived from the name, as for certificates
     groups = ["S-1-5-32-544"]
     enabled = true
@@ -12,7 +12,6 @@ owner can read is refused.
 """
 
 import logging
-import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,25 +75,6 @@ def read_users(path: Path) -> Sequence[User]:
     except (msgspec.DecodeError, ValueError) as error:
         raise UsersFileUnusable(f"{path}: {error}") from error
     return users
-
-
-def write_users(path: Path, users: Sequence[User]) -> None:
-    """Replace the file, readable by its owner alone. Raises OSError."""
-    beside = path.with_name(path.name + ".new")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write("\n".join(map(_table, users)).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-def _table(user: User) -> str:
-    """Return a user as TOML; its strings are those of JSON."""
-    fields = msgspec.to_builtins(user)
-    lines = [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in fields.items()]
-    return "\n".join(("[[user]]", *lines, ""))
 
 
 class UsersFile(AccountSource):

@@ -16,7 +16,7 @@ KEY_BYTES: Final = 32
 KEY_OUTPUT_MAX_BYTES: Final = 4_096
 COMMAND_TIMEOUT_S: Final = 10.0
 _VERSION: Final = b"\x01"
-_NONCE_BYTES: Final = 12
+NONCE_BYTES: Final = 12
 
 
 class SealingError(Exception):
@@ -62,18 +62,18 @@ def _key(data: bytes, source: str) -> bytes:
 
 def seal(key: bytes, nonce: bytes, secret: bytes, label: bytes) -> bytes:
     """Return the sealed form. `nonce`: 12 new random bytes; `label` binds the seal to its use."""
-    if len(nonce) != _NONCE_BYTES:
+    if len(nonce) != NONCE_BYTES:
         raise ValueError(f"a nonce of {len(nonce)} bytes; 12 are needed")
     return _VERSION + nonce + AESGCM(key).encrypt(nonce, secret, _VERSION + label)
 
 
 def unseal(key: bytes, sealed: bytes, label: bytes) -> bytes:
     """Return the secret. Raises SealingError for another key, another label or damage."""
-    if sealed[:1] != _VERSION or len(sealed) < 1 + _NONCE_BYTES + 16:
+    if sealed[:1] != _VERSION or len(sealed) < 1 + NONCE_BYTES + 16:
         raise SealingError("not a seal of this version: the state is damaged or from a newer build")
-    nonce = sealed[1 : 1 + _NONCE_BYTES]
+    nonce = sealed[1 : 1 + NONCE_BYTES]
     try:
-        return AESGCM(key).decrypt(nonce, sealed[1 + _NONCE_BYTES :], _VERSION + label)
+        return AESGCM(key).decrypt(nonce, sealed[1 + NONCE_BYTES :], _VERSION + label)
     except InvalidTag as error:
         raise SealingError(
             "the sealing key does not open this cluster's private keys: configure the key that"

@@ -5,21 +5,26 @@ that these tests are about the files alone; test_fronts runs them with nodes.
 """
 
 import contextlib
+import functools
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from qm.drill.targets.fronts import DEPLOY, copy_scripts, keepalived_text
 from qm.drill.targets.namespaces import Namespaces
+from qm.node.config.loading import parse
+from qm.node.upkeep.rpc_endpoint import port_of
 from tests.drills.processes import process, python, until
+from tests.unit.node.config.test_loading import SOUND
 
 MOVE_S = 10.0
 _NODE = """
 import socket, sys, threading, time, urllib.parse
-name, address, flag = sys.argv[1:4]
+name, address, flag, *ports = sys.argv[1:]
 import http.server, pathlib
 class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -36,13 +41,18 @@ class Health(http.server.BaseHTTPRequestHandler):
         pass
 health = http.server.ThreadingHTTPServer((address, 1814), Health)
 threading.Thread(target=health.serve_forever, daemon=True).start()
-server = socket.create_server(("0.0.0.0", 1801))
+def serve(server):
+    while True:
+        connection, _ = server.accept()
+        connection.sendall(name.encode())
+        connection.close()
+for port in ports:
+    server = socket.create_server(("0.0.0.0", int(port)))
+    threading.Thread(target=serve, args=(server,)).start()
 print("ready", flush=True)
-while True:
-    connection, _ = server.accept()
-    connection.sendall(name.encode())
-    connection.close()
 """
+RPC_PORTS = {"n1": 2114, "n2": 2125, "n3": 2136}
+"""What `rpc.port_by_ordinal` makes of the default port."""
 
 
 @pytest.fixture
@@ -53,15 +63,16 @@ def rig(tmp_path: Path) -> Iterator[tuple[Namespaces, dict[str, Path]]]:
     with Namespaces(tag, list(flags), "10.180.0.0/24") as made, contextlib.ExitStack() as nodes:
         for name, flag in flags.items():
             flag.touch()
-            node = python(_NODE, name, made.hosts[name].address, str(flag))
+            ports = map(str, (1801, 135, RPC_PORTS[name]))
+            node = python(_NODE, name, made.hosts[name].address, str(flag), *ports)
             nodes.enter_context(process(made.command(name, *node), ready="ready"))
         yield made, flags
 
 
-def who_answers(address: str) -> str:
+def who_answers(address: str, port: int = 1801) -> str:
     """Return the name of the node behind an address, "" for none."""
     try:
-        with socket.create_connection((address, 1801), 0.5) as connection:
+        with socket.create_connection((address, port), 0.5) as connection:
             connection.settimeout(0.5)
             return connection.recv(16).decode()
     except OSError:
@@ -124,3 +135,37 @@ def test_haproxy_sends_peers_to_nodes_that_serve(
             return in_a_row[-20:]
 
         until(last_answers, lambda names: len(names) == 20 and set(names) == {"n3"}, MOVE_S)
+
+
+@pytest.mark.spec("RP-OUR-vip-01")
+def test_haproxy_keeps_readers_at_the_node_whose_port_they_were_told(
+    rig: tuple[Namespaces, dict[str, Path]], tmp_path: Path
+) -> None:
+    spaces, flags = rig
+    address = spaces.machine_address
+    environment = {f"NODE_{n}": host.address for n, host in enumerate(spaces.hosts.values(), 1)}
+    environment["VIRTUAL_ADDRESS"] = address
+    argv = ["haproxy", "-db", "-q"]
+    for name in ("haproxy.cfg", "rpc.cfg"):
+        argv += ["-f", str(DEPLOY / "haproxy" / name)]
+    with process(argv, environment=environment):
+        for name, port in RPC_PORTS.items():
+            until(functools.partial(who_answers, address, port), name.__eq__, MOVE_S)
+            assert {who_answers(address, port) for _ in range(5)} == {name}
+        mappers: set[str] = set()
+
+        def seen() -> set[str]:
+            mappers.add(who_answers(address, 135))
+            return mappers - {""}
+
+        until(seen, lambda names: names == set(flags), MOVE_S)
+        flags["n1"].unlink()
+        until(functools.partial(who_answers, address, RPC_PORTS["n1"]), lambda one: not one, MOVE_S)
+        assert who_answers(address, RPC_PORTS["n2"]) == "n2"
+
+
+def test_the_ports_of_the_example_are_those_of_the_nodes() -> None:
+    config = parse(SOUND)
+    rpc = msgspec.structs.replace(config.rpc, port_by_ordinal=True)
+    for name, port in RPC_PORTS.items():
+        assert port_of(msgspec.structs.replace(config, name=name, rpc=rpc)) == port

@@ -8,19 +8,29 @@ from typing_extensions import override
 from qm.api.convert.values import encode_values, plain_of, shown_value
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, NotFound, check
+from qm.api.gate.operations import NotOffered, Operations
 from qm.api.gate.pages import bytes_after, page_size, token_of
 from qm.api.propose.control_once import UNNUMBERED, Decider, made_identifier
 from qm.cluster.cluster import Cluster
 from qm.model.management.directory import Filter, Operator
 from qm.model.queries import get_queue_path, read_directory
+from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Command, DirectoryWrite
-from qm.model.values.directory_objects import OBJECT_ATTRIBUTES
+from qm.model.values.directory_objects import (
+    OBJECT_ATTRIBUTES,
+    SEALED_PASSWORD,
+    password_label,
+)
 from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult
+from qm.model.values.limits import VERSION_OF_ACCOUNTS
 from qm.names.grammar import is_host
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc
 
+PASSWORD_HASH: Final = "password_hash"
+"""In PutObject of a user: the NT hash of its password, which the node seals; empty for none."""
+PASSWORD_HASH_SIZE_BYTES: Final = 16
 FILTERS_MAX: Final = 32
 ATTRIBUTES_MAX: Final = 128
 _CLASSES: Final[Mapping[str, DirectoryObjectType]] = {
@@ -40,8 +50,9 @@ _OPERATORS: Final[Mapping[str, Operator]] = {
 class DirectoryControl(control_pb2_grpc.DirectoryControlServicer):
     """Implements `quorate.control.v1.DirectoryControl`."""
 
-    def __init__(self, cluster: Cluster, decider: Decider) -> None:
+    def __init__(self, cluster: Cluster, operations: Operations, decider: Decider) -> None:
         self._cluster = cluster
+        self._operations = operations
         self._decider = decider
 
     @override
@@ -79,7 +90,9 @@ class DirectoryControl(control_pb2_grpc.DirectoryControlServicer):
         made = made_identifier(f"object {request.object_class}")
         identifier = _guid(request.identifier) if request.identifier else made
         _check_addresses(request.attributes)
-        values = encode_values(OBJECT_ATTRIBUTES[kind], request.attributes, "attributes")
+        values = encode_values(OBJECT_ATTRIBUTES[kind], _named(request.attributes), "attributes")
+        if PASSWORD_HASH in request.attributes:
+            values[SEALED_PASSWORD] = await self._sealed(kind, request.attributes)
 
         def make() -> Command:
             return DirectoryWrite(UNNUMBERED, identifier, kind, values, caller().sids)
@@ -91,6 +104,25 @@ class DirectoryControl(control_pb2_grpc.DirectoryControlServicer):
                 "another object has this identifier, or an object of this class this name"
             )
         return pb.PutObjectReply(identifier=identifier)
+
+    async def _sealed(self, kind: DirectoryObjectType, given: Mapping[str, pb.Value]) -> bytes:
+        """Return the attribute that holds a password's hash, which is written and never read."""
+        raw, sid = given[PASSWORD_HASH].data, given["security_identifier"].data
+        field = f"attributes[{PASSWORD_HASH}]"
+        if kind is not DirectoryObjectType.USER or not sid:
+            raise InvalidArgument(field, "it needs a user with its security_identifier")
+        await self._cluster.read_barrier()
+        if self._cluster.view.counters().apply_version < VERSION_OF_ACCOUNTS:
+            raise Conflict("first upgrade the members that do not run this release yet")
+        if not raw:
+            return encode_attribute(b"")
+        if len(raw) != PASSWORD_HASH_SIZE_BYTES:
+            raise InvalidArgument(field, f"an NT hash of {PASSWORD_HASH_SIZE_BYTES} bytes")
+        try:
+            sealed = await self._operations.sealed(raw, password_label(sid))
+        except NotOffered as error:
+            raise Conflict(f"{error}: call another node") from None
+        return encode_attribute(sealed)
 
     @override
     async def DeleteObject(
@@ -114,6 +146,15 @@ class DirectoryControl(control_pb2_grpc.DirectoryControlServicer):
         if found.status:
             raise MsmqError(found.status, f"{request.format_name!r} is not a format name")
         return pb.QueuePath(path_name=found.path_name, machine_name=found.machine_name)
+
+
+def _named(given: Mapping[str, pb.Value]) -> dict[str, pb.Value]:
+    """Return the attributes that the directory has by their names."""
+    if SEALED_PASSWORD in given:
+        raise InvalidArgument(
+            f"attributes[{SEALED_PASSWORD}]", f"a node seals it; give {PASSWORD_HASH}"
+        )
+    return {name: value for name, value in given.items() if name != PASSWORD_HASH}
 
 
 def _class(given: str) -> DirectoryObjectType:

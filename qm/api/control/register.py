@@ -43,7 +43,7 @@ class Control:
         self._outgoing = OutgoingControl(cluster, operations, decider)
         self._peers = PeerControl(cluster, decider)
         self._keys = KeyControl(cluster, operations, decider)
-        self._directory = DirectoryControl(cluster, decider)
+        self._directory = DirectoryControl(cluster, operations, decider)
         self._certificates = CertificateControl(cluster, decider)
         self._messages = MessageControl(cluster, data.bodies, returning)
         self._clients = ClientControl(cluster, decider)

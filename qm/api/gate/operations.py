@@ -171,5 +171,11 @@ class Operations(Protocol):
     async def next_keys(self) -> NextKeys:
         """Return fresh key pairs of the queue manager. Raises NotOffered."""
 
+    async def sealed(self, secret: bytes, label: bytes) -> bytes:
+        """Return a secret as the replicated state may hold it; `label` binds it to its use.
+
+        Raises NotOffered.
+        """
+
     def backup(self) -> AsyncGenerator[BackupPart, None]:
         """Yield a consistent copy of this node's state. Raises NotOffered."""

@@ -30,7 +30,7 @@ from qm.model.values.attributes import (
     encode_attribute,
 )
 from qm.model.values.commands import DirectoryWrite
-from qm.model.values.directory_objects import INDEXED, refusal_of, writable
+from qm.model.values.directory_objects import INDEXED, SEALED_PASSWORD, refusal_of, writable
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import (
     DirectoryObjectType,
@@ -380,7 +380,9 @@ def _stored(
     stored = decode(DirectoryObjectRow, row)
     if stored.object_type != object_type:
         return None
-    values = {name: decoded(value) for name, value in stored.attributes.items()}
+    values = {
+        name: decoded(value) for name, value in stored.attributes.items() if name != SEALED_PASSWORD
+    }
     return DirectoryObject(identifier, object_type, values | {"identifier": identifier})
 
 

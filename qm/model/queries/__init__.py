@@ -5,10 +5,12 @@ Every function takes a `View` and returns structs that share nothing with the st
 """
 
 from qm.model.queries.administrative import (
+    AccountInfo,
     ClientInfo,
     OpenInfo,
     OutboxItem,
     QueueManagerInfo,
+    account,
     default_time_to_reach_queue,
     get_client,
     get_client_holder,
@@ -79,6 +81,7 @@ from qm.model.queries.view import PAGE_ITEMS_MAX, SCANNED_ROWS_MAX, Page, View
 __all__ = [
     "PAGE_ITEMS_MAX",
     "SCANNED_ROWS_MAX",
+    "AccountInfo",
     "AddressUseInfo",
     "ClassCounts",
     "ClientInfo",
@@ -100,6 +103,7 @@ __all__ = [
     "SequencePlace",
     "TransactionInfo",
     "View",
+    "account",
     "binding_policy",
     "browse",
     "claims_that_hold",

@@ -10,7 +10,9 @@ from qm.model.management.directory import DirectoryObject, Filter
 from qm.model.management.manager_keys import META_KEYS
 from qm.model.management.members import META_MEMBER, META_MEMBER_END
 from qm.model.queries.view import Page, View, Walk, page_size
+from qm.model.state.directory_rows import account_row, attribute
 from qm.model.state.tables import Table
+from qm.model.values.directory_objects import SEALED_PASSWORD
 from qm.model.values.elements import DirectoryObjectType, OutboxKind
 from qm.model.values.limits import MEMBERS_MAX
 from qm.model.values.records import (
@@ -87,6 +89,35 @@ class OutboxItem(msgspec.Struct, frozen=True):
 def manager_keys(view: View) -> ManagerKeys:
     """Return which generation of the queue manager's key pairs is in use."""
     return view.ledger.record(Table.META, META_KEYS, ManagerKeys) or ManagerKeys()
+
+
+class AccountInfo(msgspec.Struct, frozen=True):
+    """A user of the directory who may log on by RPC."""
+
+    name: str
+    domain: str
+    """Empty: any."""
+    sid: bytes
+    groups: tuple[bytes, ...]
+    sealed_password: bytes
+    """Empty: without one."""
+    is_disabled: bool
+
+
+def account(view: View, name: str) -> AccountInfo | None:
+    """Return the account of a name, in any case; None if nobody has it."""
+    row = account_row(view.ledger.state, name)
+    if row is None:
+        return None
+    values = row.attributes
+    return AccountInfo(
+        attribute(values, "account_name", ""),
+        attribute(values, "account_domain", ""),
+        attribute(values, "security_identifier", b""),
+        tuple(attribute(values, "groups", ())),
+        attribute(values, SEALED_PASSWORD, b""),
+        attribute(values, "account_disabled", False),
+    )
 
 
 def queue_manager(view: View) -> QueueManagerInfo | None:

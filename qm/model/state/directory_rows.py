@@ -17,6 +17,8 @@ from qm.wire.structures.user_certificate import UserCertificate, parse_user_cert
 
 META_DIRECTORY: Final = b"directory"
 """Key of the usn of the last change; only once something was written at VERSION_OF_PEOPLE."""
+_MAY_BE_NAMELESS: Final = (DirectoryObjectType.QUEUE_MANAGER, DirectoryObjectType.USER)
+"""Classes whose objects may have an empty text for a name, by which they are not found."""
 _BY_DIGEST: Final = b"\xc0"
 _USN_BYTES: Final = 8
 
@@ -66,6 +68,14 @@ def object_row(
 def user_row(state: State, sid: Sid) -> DirectoryObjectRow | None:
     """Return the user of a SID, None if it is unknown."""
     identifier = identifier_of(state, DirectoryObjectType.USER, sid)
+    if identifier is None:
+        return None
+    return object_row(state, identifier, DirectoryObjectType.USER)
+
+
+def account_row(state: State, name: str) -> DirectoryObjectRow | None:
+    """Return the user who has the account of this name, in any case; None if nobody has."""
+    identifier = identifier_of(state, DirectoryObjectType.USER, name) if name else None
     if identifier is None:
         return None
     return object_row(state, identifier, DirectoryObjectType.USER)
@@ -127,5 +137,5 @@ def _own_keys(row: DirectoryObjectRow) -> set[bytes]:
     return {
         index_key(kind, value)
         for value in values
-        if value is not None and (value != "" or kind is not DirectoryObjectType.QUEUE_MANAGER)
+        if value is not None and (value != "" or kind not in _MAY_BE_NAMELESS)
     }

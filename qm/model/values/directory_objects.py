@@ -1,7 +1,8 @@
 """Objects of the embedded directory: their classes' attributes, with types and permitted values.
 
-Names are those of [MS-MQDMPR] 3.1.1.1 and 3.1.1.6 to 3.1.1.15; `addresses`, `name` and `groups` are
-ours: they say where a queue manager is, what people call a user, and to which groups it belongs.
+Names are those of [MS-MQDMPR] 3.1.1.1 and 3.1.1.6 to 3.1.1.15. Ours are `addresses`, `name`, `groups`
+and the attributes of accounts: they say where a queue manager is, what people call a user, to which
+groups it belongs, and how it logs on by RPC.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ from qm.model.values.limits import (
     CERTIFICATES_PER_USER_MAX,
     DIRECTORY_NAME_MAX_CHARS,
     GROUPS_PER_USER_MAX,
+    SEALED_PASSWORD_MAX_BYTES,
+    VERSION_OF_ACCOUNTS,
     VERSION_OF_PEOPLE,
     VERSION_OF_USER_FORMS,
 )
@@ -24,9 +27,16 @@ from qm.wire.errors import ProtocolError
 from qm.wire.limits import SENDER_CERT_MAX_BYTES
 from qm.wire.structures.user_certificate import DIGEST_SIZE_BYTES, parse_user_certificates
 
+SEALED_PASSWORD: Final = "sealed_password"
+"""Attribute of a user: the NT hash of its password, sealed; never published, empty for none."""
 _GUIDS: Final = tuple[bytes, ...]
 _SIDS: Final = tuple[bytes, ...]
 _TEXTS: Final = tuple[str, ...]
+
+
+def password_label(sid: bytes) -> bytes:
+    """Return what the seal of a user's password is bound to."""
+    return b"quorate account password\0" + sid
 
 
 def _digests(value: Any) -> int:
@@ -55,6 +65,11 @@ def _groups(value: Any) -> int:
     except ProtocolError:
         is_sound = False
     return 0 if is_sound else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+
+
+def _sealed(value: Any) -> int:
+    is_sound = len(value) <= SEALED_PASSWORD_MAX_BYTES
+    return 0 if is_sound else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
 
 
 _ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] = {
@@ -108,6 +123,10 @@ _ATTRIBUTES_OF_PEOPLE: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute
         **_ATTRIBUTES[DirectoryObjectType.USER],
         "name": Attribute(str, _name),
         "groups": Attribute(_SIDS, _groups),
+        "account_name": Attribute(str, _name, since=VERSION_OF_ACCOUNTS),
+        "account_domain": Attribute(str, _name, since=VERSION_OF_ACCOUNTS),
+        "account_disabled": Attribute(bool, since=VERSION_OF_ACCOUNTS),
+        SEALED_PASSWORD: Attribute(bytes, _sealed, since=VERSION_OF_ACCOUNTS),
     },
 }
 OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] = {
@@ -119,7 +138,7 @@ INDEXED: Final[Mapping[DirectoryObjectType, tuple[str, ...]]] = {
     DirectoryObjectType.ENTERPRISE: ("name",),
     DirectoryObjectType.SITE: ("name",),
     DirectoryObjectType.CONNECTED_NETWORK: ("name",),
-    DirectoryObjectType.USER: ("security_identifier",),
+    DirectoryObjectType.USER: ("security_identifier", "account_name"),
     DirectoryObjectType.QUEUE_MANAGER: ("computer_name", "qualified_computer_name"),
 }
 """Attributes by which an object is found; no two objects of a class share a value of them."""

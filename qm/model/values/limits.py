@@ -34,6 +34,7 @@ KEY_GENERATIONS_MAX: Final = 3
 """Generations of key pairs that are accepted at a time, the present one included."""
 PUBLIC_KEY_LIST_MAX_BYTES: Final = 16_384
 SEALED_KEYS_MAX_BYTES: Final = 65_536
+SEALED_PASSWORD_MAX_BYTES: Final = 128
 VERSION_OF_OPEN_STATUS: Final = 5
 """Apply version from which on a queue of another queue manager is not found by who wants to read it
 ([MS-MQDMPR] 3.1.7.1.5)."""
@@ -67,6 +68,8 @@ sent before its edge closed it is under way."""
 REFUSED_SESSIONS_MAX: Final = 1_024
 REFUSED_SESSIONS_PER_ADDRESS_MAX: Final = 32
 """With more the oldest one is forgotten: of what its peer sent, the order may change, no more."""
+VERSION_OF_ACCOUNTS: Final = 7
+"""Apply version from which on users of the directory may have accounts to log on with by RPC."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""

@@ -173,8 +173,8 @@ class RpcSection(Section, frozen=True, kw_only=True):
     sink_password_file: Path | None = None
     """Holds that account's password, and nothing else; readable by its owner alone."""
     users_file: Path | None = None
-    """Accounts for NTLM, made by `qm user add`; readable by its owner alone, read again when it
-    changes; without it nobody can log on."""
+    """Accounts for NTLM at this node alone, behind those of the cluster (`qm user add`). Readable
+    by its owner alone; read again when it changes."""
     require_mic: bool = True
     """Refuse NTLM clients that send no message integrity code; Windows always sends one."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,7 +18,7 @@ from qm.node.membership.birth import fresh_key_pairs, sealed, sealing_key, unsea
 from qm.security.key_ring import KeyPairs, KeyRing
 from qm.security.own_keys import OwnKeys
 from qm.security.providers import Provider
-from qm.store.sealing import SealingError
+from qm.store.sealing import NONCE_BYTES, SealingError, seal, unseal
 
 logger = logging.getLogger(__name__)
 
@@ -97,9 +98,28 @@ class NodeKeys(OwnKeys):
     def _opened(self, held: bytes) -> KeyRing:
         if not held:
             return _EMPTY
+        return unsealed(self._get_sealing_key(), held)
+
+    def _get_sealing_key(self) -> bytes:
         if not self._sealing_key:
             self._sealing_key = sealing_key(self._config.storage, self._config.data)
-        return unsealed(self._sealing_key, held)
+        return self._sealing_key
+
+    # Other secrets of the state
+
+    async def sealed(self, secret: bytes, label: bytes) -> bytes:
+        """Return a secret as the state may hold it. Raises NotOffered."""
+        try:
+            await asyncio.to_thread(self._get_sealing_key)
+        except SealingError as error:
+            raise NotOffered(f"this node cannot seal a secret: {error}") from error
+        return seal(self._sealing_key, secrets.token_bytes(NONCE_BYTES), secret, label)
+
+    def opened(self, sealed: bytes, label: bytes) -> bytes:
+        """Return a secret that `sealed` made, at any node. Raises SealingError."""
+        if not self._sealing_key:
+            raise SealingError("this node has not got its sealing key yet")
+        return unseal(self._sealing_key, sealed, label)
 
     def _manager(self) -> QueueManager | None:
         try:

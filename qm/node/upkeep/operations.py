@@ -185,6 +185,10 @@ class NodeOperations(Operations):
         return await self._keys.next_keys()
 
     @override
+    async def sealed(self, secret: bytes, label: bytes) -> bytes:
+        return await self._keys.sealed(secret, label)
+
+    @override
     def backup(self) -> AsyncGenerator[BackupPart, None]:
         return self._backups.parts()
 

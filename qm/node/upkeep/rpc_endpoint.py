@@ -1,6 +1,7 @@
 """This node's RPC endpoint for Windows programs, from its configuration."""
 
 import asyncio
+import logging
 import re
 import secrets
 import socket
@@ -13,7 +14,9 @@ from qm.api.gate.operations import Operations
 from qm.cluster.cluster import Cluster
 from qm.edge.tcp.listeners import bind
 from qm.node.config.schema import NodeConfig
+from qm.node.membership.manager_keys import NodeKeys
 from qm.observe.metrics import Metrics
+from qm.rpc.cluster_accounts import AccountsInTurn, ClusterAccounts
 from qm.rpc.endpoint import (
     NO_OBJECTS,
     ObjectImplementations,
@@ -27,15 +30,18 @@ from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_management.service import Audit, RemoteManagement
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.service import FINISH_MAX_S, ReadPorts, RemoteRead
-from qm.rpc.security.accounts import Logons
+from qm.rpc.security.accounts import AccountSource, Logons
 from qm.rpc.security.ntlm import NtlmClient, NtlmTarget
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.users_file import UsersFile
+from qm.store.sealing import SealingError
 
 if TYPE_CHECKING:
     from qm.rpc.dcom.client import Logon
     from qm.rpc.dcom.mqac.callers import Channels
     from qm.rpc.dcom.service import Dcom
+
+logger: Final = logging.getLogger(__name__)
 
 PORT_STEP_COUNT: Final = 11
 """Between the ports of two nodes, as MSMQ itself steps when a port is taken [MS-MQRR 3.1.4.1]."""
@@ -56,6 +62,7 @@ class WindowsEndpoint:
         cluster: Cluster,
         data: Data,
         operations: Operations,
+        keys: NodeKeys,
         audit: Audit,
         metrics: Metrics,
         channels: "Channels",
@@ -64,6 +71,7 @@ class WindowsEndpoint:
         """`channels`: of the node's API, for objects."""
         self._config = config
         self._cluster = cluster
+        self._keys = keys
         ports = ReadPorts(cluster, data.proposer, data.sessions, data.waits, data.bodies)
         self._remote_read = RemoteRead(ports, metrics, self._port)
         self._management = RemoteManagement(cluster, data.proposer, operations, audit)
@@ -82,7 +90,7 @@ class WindowsEndpoint:
         settings = RpcSettings(await self._addresses(), rpc.mapper_port, port_of(self._config))
         providers = OfferedProviders(
             self._target,
-            Logons(UsersFile(rpc.users_file), time.monotonic),
+            Logons(self._accounts(), time.monotonic),
             secrets.token_bytes,
             lambda: time.time_ns() // _NS_PER_TICK + _FILETIME_OF_EPOCH,
         )
@@ -133,6 +141,18 @@ class WindowsEndpoint:
         domain, _, user = rpc.sink_user.rpartition("\\")
         password = rpc.sink_password_file.read_text(encoding="utf-8").rstrip("\r\n")
         return Logon(lambda: NtlmClient(user, password, domain, secrets.token_bytes))
+
+    def _accounts(self) -> AccountSource:
+        """Return the cluster's accounts, and behind them those of this node's file."""
+        ours = ClusterAccounts(self._cluster, self._opened)
+        return AccountsInTurn((ours, UsersFile(self._config.rpc.users_file)))
+
+    def _opened(self, sealed: bytes, label: bytes) -> bytes | None:
+        try:
+            return self._keys.opened(sealed, label)
+        except SealingError as error:
+            logger.warning("an account cannot be used here: %s", error)
+            return None
 
     def _port(self) -> int:
         return 0 if self.rpc is None else port_of(self._config)

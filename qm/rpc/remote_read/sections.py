@@ -5,6 +5,7 @@ place of the queue manager's identifier for direct destinations, and four header
 the client takes less of the body than there is, the packet is cut in two.
 """
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
 from typing import Final
@@ -20,6 +21,8 @@ from qm.wire.structures.wide_text import WCHAR_SIZE_BYTES
 FULL, FIRST, SECOND = 0, 1, 2
 """SectionType of binary messages."""
 SUBQUEUE_NAME_SIZE_BYTES: Final = 64
+ADDRESSES_KEPT_MAX: Final = 1_024
+"""Senders' addresses whose octets are remembered."""
 _U16: Final = Struct("<H")
 _U32: Final = Struct("<I")
 _PACKET_SIZE_AT: Final = 8
@@ -87,6 +90,7 @@ def _extended_address(address: str) -> bytes:
     return _EXTENDED_ADDRESS.pack(size, 16, _IPV6, 0, parsed.packed)
 
 
+@lru_cache(ADDRESSES_KEPT_MAX)
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
         return ip_address(address)

@@ -120,18 +120,20 @@ class ReadSession:
         )
         closing = CancelRequests(self.client_id, number, 1, ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
         try:
-            took, _ = await self._proposer.repeat(run, closing)
+            (took,) = await self._proposer.repeat(run)
+            results = results_of(took)
+            if not results:
+                # An earlier copy of the proposal may still be on its way: it must lend nothing.
+                (closed,) = await self._proposer.repeat(closing)
+                results = [one for one in results_of(closed) if has_message(one)]
         except (OutcomeUnknown, asyncio.CancelledError):
             self._in_background(self._settle(number))
             raise
         self._open_numbers.discard(number)
-        results = results_of(took)
         if not results:
             check(took.status)
             return None
-        # A repeated proposal finds its number closed by the first, which missed.
-        is_missed = results[0].status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
-        return None if is_missed else results[0]
+        return results[0]
 
     async def _settle(self, number: int) -> None:
         """Learn what became of a request, and return what it lent."""

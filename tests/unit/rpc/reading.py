@@ -19,10 +19,11 @@ from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.ntlm_keys import nt_hash
-from qm.rpc.users_file import User, write_users
+from qm.rpc.users_file import User
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from tests.cluster.harness import HarnessNode, cluster
 from tests.unit.api.world import Client, World
+from tests.unit.rpc.users import write_users
 
 MAPPER_PORT = 11350
 RPC_PORT = 11351

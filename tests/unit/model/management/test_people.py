@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qm.model import queries
 from qm.model.management import directory as directory_module
 from qm.model.management.directory import Filter, Operator
 from qm.model.queries import people
@@ -266,3 +267,43 @@ def test_groups_are_bounded(world: World) -> None:
     assert write(world, 9, USER, security_identifier=ALICE, groups=(b"x",)) == refused
     many = (CLERKS,) * (GROUPS_PER_USER_MAX + 1)
     assert write(world, 9, USER, security_identifier=ALICE, groups=many) == refused
+
+
+# Accounts ----------------------------------------------------------------------------------
+
+
+def test_accounts_are_found_by_name_and_their_secret_is_never_published(world: World) -> None:
+    values = {"security_identifier": ALICE, "groups": (CLERKS,), "sealed_password": b"sealed"}
+    assert write(world, 9, USER, account_name="Alice", **values) is SUCCESS
+    found = queries.account(world.machine.view, "ALICE")
+    assert found == queries.AccountInfo("Alice", "", ALICE, (CLERKS,), b"sealed", False)
+    by_name = [Filter("account_name", Operator.EQUALS, "Alice")]
+    for page in (
+        queries.read_directory(world.machine.view, USER),
+        queries.read_directory(world.machine.view, USER, by_name),
+        queries.read_directory(world.machine.view, USER, attributes=["sealed_password", "name"]),
+    ):
+        (shown,) = page.items
+        assert "sealed_password" not in shown.attributes
+    secret = [Filter("sealed_password", Operator.EQUALS, b"sealed")]
+    assert queries.read_directory(world.machine.view, USER, secret).items == []
+    assert write(world, 8, USER, security_identifier=BOB, account_name="ALICE") is EXISTS
+    assert write(world, 9, USER, account_name="", sealed_password=b"") is SUCCESS
+    assert queries.account(world.machine.view, "alice") is None
+    assert write(world, 8, USER, security_identifier=BOB, account_name="") is SUCCESS
+    assert queries.account(world.machine.view, "") is None
+    too_long = ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
+    assert write(world, 8, USER, sealed_password=bytes(129)) == too_long
+
+
+def test_accounts_wait_for_their_apply_version() -> None:
+    world = World()
+    world.version = 6
+    refused = ErrorCode.MQ_ERROR_ILLEGAL_PROPID
+    for values in (
+        {"account_name": "alice"},
+        {"account_domain": "CORP"},
+        {"account_disabled": True},
+        {"sealed_password": b"x"},
+    ):
+        assert write(world, 9, USER, security_identifier=ALICE, **values) == refused

@@ -20,7 +20,7 @@ from qm.node.leader.key_publication import KeyPublication
 from qm.node.membership.birth import PRIVATE_KEYS_LABEL, keep_sealing_key, provision
 from qm.node.membership.manager_keys import NodeKeys
 from qm.security.providers import Provider
-from qm.store.sealing import seal
+from qm.store.sealing import SealingError, seal
 from qm.wire.structures.public_key import parse_mqds_public_keys
 from tests.unit.edge.security.people import private_key
 from tests.unit.model.world import NOW_MS, World
@@ -187,3 +187,15 @@ def test_without_the_sealing_key_a_node_says_so_and_offers_nothing(
     with pytest.raises(NotOffered):
         asyncio.run(node.keys.next_keys())
     assert "cannot decrypt messages" in caplog.text
+
+
+def test_other_secrets_are_opened_by_their_label_alone(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    with pytest.raises(NotOffered, match="cannot seal"):
+        asyncio.run(node.keys.sealed(b"secret", b"label"))
+    node.give_key()
+    held = asyncio.run(node.keys.sealed(b"secret", b"label"))
+    assert b"secret" not in held
+    assert node.keys.opened(held, b"label") == b"secret"
+    with pytest.raises(SealingError):
+        node.keys.opened(held, b"other")
