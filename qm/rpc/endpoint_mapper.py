@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
+from qm.rpc.association.groups import HeldObject
 from qm.rpc.interface import Fault, Interface, Operation, interface_syntax
 from qm.rpc.ndr.streams import BadStub, Reader, Writer
 from qm.rpc.ndr.types import (
@@ -241,7 +242,13 @@ class EndpointMapper:
         return None
 
     def lookup(self, call: Call, given: LookupIn) -> LookupOut:
-        """ept_lookup: all entries, in portions; the handle says how many were given."""
+        """ept_lookup: all entries, in portions; the last one comes with the nil handle."""
+        association = call.association
+        search = _Search()
+        if given.handle != NIL:
+            held = association.find(MAPPER, given.handle)
+            assert isinstance(held, _Search)
+            search = held
         entries = [
             Entry(
                 bytes(16),
@@ -251,16 +258,33 @@ class EndpointMapper:
             for one in self._registered()
             if _matches(given, one.interface.syntax)
         ]
-        begin = int.from_bytes(given.handle[:4], "little")
-        portion = entries[begin : begin + given.entries_max]
-        end = begin + len(portion)
-        handle = NIL if end >= len(entries) else end.to_bytes(len(NIL), "little")
+        portion = entries[search.begin : search.begin + given.entries_max]
+        search.begin += len(portion)
+        handle = given.handle
+        if search.begin < len(entries):
+            handle = association.open(MAPPER, search) if handle == NIL else handle
+        elif handle != NIL:
+            association.close(MAPPER, handle)
+            handle = NIL
         status = 0 if portion else NOT_REGISTERED
         return LookupOut(handle, len(portion), Varying(given.entries_max, portion), status)
 
     def free(self, call: Call, given: HandleOnly) -> HandleStatus:
-        """ept_lookup_handle_free: nothing is kept for a handle."""
+        """ept_lookup_handle_free: a search ends before it has found everything."""
+        if given.handle != NIL:
+            call.association.close(MAPPER, given.handle)
         return HandleStatus(NIL, 0)
+
+
+class _Search(HeldObject):
+    """How far an ept_lookup has come."""
+
+    def __init__(self) -> None:
+        self.begin = 0
+
+    @override
+    def run_down(self) -> None:
+        """Nothing is kept for it."""
 
 
 _ALL_ENTRIES: Final = 0

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.cluster.harness import run
+from tests.rpc_peers import samba_programs
 from tests.unit.rpc.reading import rpc_world, with_orders
 
 HERE = Path(__file__).parent
@@ -33,6 +34,7 @@ async def main(python: str) -> None:
             await client(python, HERE / name, host, MAPPER_PORT)
         with tempfile.TemporaryDirectory() as folder:
             await client(SYSTEM_PYTHON, HERE / "samba_raw_protocol.py", host, folder)
+            await samba_programs.check(host, Path(folder))
 
 
 if __name__ == "__main__":

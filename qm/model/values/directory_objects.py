@@ -1,8 +1,8 @@
 """Objects of the embedded directory: their classes' attributes, with types and permitted values.
 
-Names are those of [MS-MQDMPR] 3.1.1.1 and 3.1.1.6 to 3.1.1.15. Ours are `addresses`, `name`, `groups`
-and the attributes of accounts: they say where a queue manager is, what people call a user, to which
-groups it belongs, and how it logs on by RPC.
+Names are those of [MS-MQDMPR] 3.1.1.1 and 3.1.1.6 to 3.1.1.15. Ours are `addresses`, `name`,
+`groups` and the attributes of accounts: they say where a queue manager is, what people call a user,
+to which groups it belongs, and how it logs on by RPC.
 """
 
 from collections.abc import Callable, Mapping

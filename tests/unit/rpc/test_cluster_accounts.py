@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from qm.api.gate.identity import principal_sid
 from qm.cli.main import main
 from qm.model.queries import AccountInfo, account
+from qm.model.values.limits import APPLY_VERSION
 from qm.pb import control_pb2 as pb
 from qm.rpc.client import RpcClient
 from qm.rpc.interface import Fault
@@ -72,6 +73,8 @@ def test_an_account_is_valid_at_every_node_until_it_is_removed() -> None:
                     await until(partial(is_applied, node, user, wanted))
                     assert await status_of_logon(node, user, password) == status
 
+            view = leader.cluster.view
+            await until(lambda: view.counters().apply_version == APPLY_VERSION)
             async with made.client(api) as client:
                 await with_orders(client)
             await everywhere("carol", "S3cret!", WRONG)
@@ -106,6 +109,8 @@ def test_a_password_is_given_as_its_hash_to_a_user_alone() -> None:
 
     async def scenario() -> None:
         async with rpc_world() as made, made.client(await made.leader()) as client:
+            view = (await made.harness.leader()).cluster.view
+            await until(lambda: view.counters().apply_version == APPLY_VERSION)
 
             async def refusal(kind: str, **values: pb.Value) -> grpc.StatusCode | None:
                 request = pb.PutObjectRequest(object_class=kind, attributes=values)

@@ -22,11 +22,12 @@ from qm.rpc.mgmt import MGMT, Mgmt, NameIn, StatisticsIn
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import NIL, Nothing
 from qm.rpc.pdu.bind import Syntax
+from tests.unit.rpc.dialogue import associations
 from tests.unit.rpc.vectors import vector
 
 READ = Interface("RemoteRead", interface_syntax("1a9134dd-7b39-45ba-ad88-44d01ca47f28", 1), {})
 REGISTERED = [Registration(READ, 2105), Registration(MGMT, 2105)]
-CALL: Any = Mock(local=("192.0.2.10", 135))
+CALL: Any = Mock(local=("192.0.2.10", 135), association=associations().join(0, "192.0.2.9"))
 
 
 def mapper() -> EndpointMapper:
@@ -126,7 +127,20 @@ def test_ept_lookup_gives_portions() -> None:
     last = mapper().lookup(CALL, LookupIn(0, None, None, 1, first.handle, 500))
     assert (last.count, last.handle) == (1, NIL)
     assert [one.annotation for one in last.entries.items] == [b"mgmt"]
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.8-01")
+def test_a_search_belongs_to_its_association_until_it_is_freed() -> None:
+    first = mapper().lookup(CALL, LookupIn(0, None, None, 1, NIL, 1))
+    stranger: Any = Mock(local=CALL.local, association=associations().join(0, "192.0.2.7"))
+    for call, handle in ((stranger, first.handle), (CALL, b"\1" * 16)):
+        with pytest.raises(Fault) as unknown:
+            mapper().lookup(call, LookupIn(0, None, None, 1, handle, 1))
+        assert unknown.value.status == 0x1C00001A
     assert mapper().free(CALL, HandleOnly(first.handle)).handle == NIL
+    assert mapper().free(CALL, HandleOnly(NIL)).status == 0
+    with pytest.raises(Fault):
+        mapper().lookup(CALL, LookupIn(0, None, None, 1, first.handle, 1))
 
 
 @pytest.mark.spec(

@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from qm.api.data.waits import Waits
+from qm.api.propose.control_once import UNNUMBERED
+from qm.model.queries import find_by_path
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import SetQueue
+from qm.model.values.limits import APPLY_VERSION
 from qm.pb import control_pb2
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import NIL, Nothing
 from qm.rpc.queue_formats import WireFormat
 from qm.rpc.remote_read import interface as mqrr
 from tests.cluster.harness import run, until
+from tests.unit.api.test_data import PATH
 from tests.unit.api.world import Client
 from tests.unit.rpc.reading import (
     ACK,
@@ -31,6 +37,7 @@ from tests.unit.rpc.reading import (
 from tests.unit.rpc.vectors import vector
 
 NOT_FOUND, TIMEOUT, CANCELLED = 0xC00E0088, 0xC00E001B, 0xC00E0008
+LOCKED = 0xC00E009C
 INVALID_PARAMETER, INVALID_HANDLE = 0xC00E0006, 0xC00E0007
 
 Scenario = Callable[[RpcWorld, Client], Awaitable[None]]
@@ -344,6 +351,65 @@ def test_messages_move_to_subqueues_and_are_purged() -> None:
         assert await reader.end(later) == 0
         assert (await reader.call(6, mqrr.Handle(handle))).status == 0
         assert (await reader.start(handle)).status == TIMEOUT
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.10-07", "RR-3.1.4.10-08")
+def test_a_message_that_somebody_reads_is_not_moved() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        reader = await world.reader()
+        handle = await reader.open()
+        moving = await reader.open(ORDERS + ";later", 4, for_move=True)
+        lent = await reader.start(handle, request=1)
+        move = mqrr.MoveIn(handle, moving.move_context, 4 << 56 | lent.sequence, bytes(16))
+        assert (await reader.call(10, move)).status == LOCKED
+        assert await reader.end(handle, NACK, request=1) == 0
+        assert (await reader.call(10, move)).status == 0
+        assert (await reader.call(10, move)).status == NOT_FOUND
+
+    in_world(scenario)
+
+
+async def limited(world: RpcWorld, **attributes: int) -> None:
+    """Set attributes of the queue, once the cluster has this build's apply version."""
+    cluster = (await world.harness.leader()).cluster
+    await until(lambda: cluster.view.counters().apply_version == APPLY_VERSION)
+    changes = {name: encode_attribute(value) for name, value in attributes.items()}
+    queue_id = find_by_path(cluster.view, PATH).queue_id
+    (outcome,) = await cluster.propose(SetQueue(UNNUMBERED, queue_id, changes, ()))
+    assert outcome.status == 0, hex(outcome.status)
+
+
+def test_a_message_that_readers_return_too_often_is_set_aside() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"poison", b"good")
+        await limited(world, max_deliveries=2)
+        reader = await world.reader()
+        handle = await reader.open()
+        for request in (1, 2):
+            assert body(await reader.start(handle, request=request)) == b"poison"
+            assert await reader.end(handle, NACK, request=request) == 0
+        assert await reader.receive(handle, request=3) == b"good"
+        aside = await reader.open(ORDERS + ";poison")
+        assert await reader.receive(aside, request=4) == b"poison"
+
+    in_world(scenario)
+
+
+def test_a_message_that_goes_back_is_read_again_only_after_the_delay() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"later", b"first")
+        await limited(world, retry_delay_ms=300)
+        reader = await world.reader()
+        handle = await reader.open()
+        assert body(await reader.start(handle, request=1)) == b"later"
+        assert await reader.end(handle, NACK, request=1) == 0
+        assert await reader.receive(handle, request=2) == b"first"
+        assert (await reader.start(handle)).status == TIMEOUT
+        waiting = reader.start(handle, timeout_ms=INFINITE, request=3)
+        assert body(await asyncio.wait_for(waiting, 20)) == b"later"
 
     in_world(scenario)
 
