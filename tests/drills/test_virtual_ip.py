@@ -165,7 +165,7 @@ def test_haproxy_keeps_readers_at_the_node_whose_port_they_were_told(
 
 
 def test_the_ports_of_the_example_are_those_of_the_nodes() -> None:
-    config = parse(SOUND)
+    config = parse(SOUND, Path())
     rpc = msgspec.structs.replace(config.rpc, port_by_ordinal=True)
     for name, port in RPC_PORTS.items():
         assert port_of(msgspec.structs.replace(config, name=name, rpc=rpc)) == port
