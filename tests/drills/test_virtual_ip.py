@@ -16,7 +16,8 @@ import pytest
 
 from qm.drill.targets.fronts import DEPLOY, copy_scripts, keepalived_text
 from qm.drill.targets.namespaces import Namespaces
-from qm.node.config.loading import parse
+from qm.node.config.loading import section
+from qm.node.config.schema import NodeConfig
 from qm.node.upkeep.rpc_endpoint import port_of
 from tests.drills.processes import process, python, until
 from tests.unit.node.config.test_loading import SOUND
@@ -165,7 +166,7 @@ def test_haproxy_keeps_readers_at_the_node_whose_port_they_were_told(
 
 
 def test_the_ports_of_the_example_are_those_of_the_nodes() -> None:
-    config = parse(SOUND, Path())
+    config = section(SOUND, NodeConfig, {})
     rpc = msgspec.structs.replace(config.rpc, port_by_ordinal=True)
     for name, port in RPC_PORTS.items():
         assert port_of(msgspec.structs.replace(config, name=name, rpc=rpc)) == port

@@ -146,6 +146,7 @@ class Connection:
         """Take bytes of the client; return what is to be done."""
         self._buffer += data
         while not self.is_closing:
+            pdu = None
             try:
                 length = fragment_length(self._buffer)
                 if not length:
@@ -159,19 +160,22 @@ class Connection:
             except WrongVersion as error:
                 self._refuse_version(error)
             except MalformedPdu as error:
-                self._malformed(str(error))
+                self._malformed(str(error), pdu)
         events, self._events = self._events, []
         return events
 
-    def _malformed(self, text: str) -> None:
-        """End the connection: the PDU at the head of the buffer cannot be read."""
-        call_id = int.from_bytes(self._buffer[_CALL_ID_AT : _CALL_ID_AT + 4], "little")
+    def _malformed(self, text: str, pdu: Pdu | None) -> None:
+        """End the connection because of a PDU; None: the one at the head of the buffer."""
+        if pdu is None:
+            call_id = int.from_bytes(self._buffer[_CALL_ID_AT : _CALL_ID_AT + 4], "little")
+            is_call = self._buffer[_KIND_AT : _KIND_AT + 1] == bytes((PduType.REQUEST,))
+        else:
+            call_id, is_call = pdu.call_id, pdu.kind is PduType.REQUEST
         if self.association is None:
             version = BindNakReason.PROTOCOL_VERSION
             self._output.append(write_bind_nak(call_id, version))
             self._close(text)
         else:
-            is_call = self._buffer[_KIND_AT] == PduType.REQUEST
             self._protocol_error(call_id, text, is_executed=is_call)
 
     def _check_length(self, length: int) -> None:

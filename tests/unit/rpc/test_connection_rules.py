@@ -182,7 +182,7 @@ def test_an_alter_adds_contexts_to_those_there_are() -> None:
     assert parse_bind_ack(again).answers == (Answer(0, 0, NDR20),)
     other = Proposal(5, LOCKED.syntax, (NDR20,))
     (refused,) = client.send(proposed(other, kind=PduType.ALTER_CONTEXT, call_id=10))
-    assert [one[0] for one in results(refused)] == [2]
+    assert status_of([refused]) == 0x1C01000B
 
 
 # Calls -------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from qm.rpc.security.ntlm_messages import (
     write_authenticate,
     write_negotiate,
 )
-from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, SecurityRefused
+from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, Buffers, SecurityRefused
 from qm.security.access import effective_sids
 from qm.security.sid import ANONYMOUS, EVERYONE, sid_from_text
 from tests.unit.rpc.test_security import ALICE, FILETIME, TARGET, World, counting, exchange
@@ -77,17 +77,26 @@ def test_a_challenge_has_what_was_offered_and_no_lan_manager_key() -> None:
 def test_each_level_demands_what_protects_it() -> None:
     full = negotiate_flags(NtlmClient("a", "b", "", counting()).step(b""))
     for level, flag, is_refused in (
-        (AuthLevel.INTEGRITY, NtlmFlag.SIGN, True),
         (AuthLevel.INTEGRITY, NtlmFlag.SEAL, False),
-        (AuthLevel.PRIVACY, NtlmFlag.SIGN, True),
+        (AuthLevel.PRIVACY, NtlmFlag.SIGN, False),
         (AuthLevel.PRIVACY, NtlmFlag.SEAL, True),
     ):
-        token = write_negotiate(full & ~flag)
+        acceptor, client = World().ntlm(level), NtlmClient("alice", "S3cret!", "", counting())
+        client.step(b"")
+        client._negotiate_raw = write_negotiate(full & ~flag)
+        last = client.step(acceptor.step(client._negotiate_raw))
         if is_refused:
             with pytest.raises(SecurityRefused):
-                World().ntlm(level).step(token)
+                acceptor.step(last)
         else:
-            assert World().ntlm(level).step(token)
+            acceptor.step(last)
+    buffers = Buffers(b"head", b"a call that is not signed", b"trailer.")
+    acceptor, client = World().ntlm(AuthLevel.INTEGRITY), NtlmClient("alice", "S3cret!", "", bytes)
+    client.step(b"")
+    client._negotiate_raw = write_negotiate(full & ~NtlmFlag.SIGN)
+    acceptor.step(client.step(acceptor.step(client._negotiate_raw)))
+    with pytest.raises(SecurityRefused):
+        acceptor.unprotect(AuthLevel.INTEGRITY, buffers, b"\1" + bytes(15), signs_header=True)
 
 
 def des_key(part: bytes) -> bytes:
