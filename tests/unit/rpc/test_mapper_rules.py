@@ -7,7 +7,6 @@ import pytest
 
 from qm.node.config import schema
 from qm.rpc.endpoint_mapper import MAPPER, HandleOnly, LookupIn, parse_tower
-from qm.rpc.interface import Fault
 from qm.rpc.mgmt import MGMT, Mgmt, NameIn, StatisticsIn
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import NIL, Nothing
