@@ -21,9 +21,10 @@ from qm.node.dev.layout import DevNode
 from qm.node.upkeep.pki import PEERS_FOLDER, create_authority, issue
 from qm.pb import control_pb2
 from qm.rpc.security.ntlm_keys import nt_hash
-from qm.rpc.users_file import User, write_users
+from qm.rpc.users_file import User
 from tests.hostile.calls import FOREIGN, STRANGER
 from tests.hostile.rpc import PASSWORD, USER
+from tests.unit.rpc.users import write_users
 
 ATTACKER, SILENT = "attacker", "silent"
 SOURCES = range(32, 160)
