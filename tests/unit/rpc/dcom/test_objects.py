@@ -584,6 +584,7 @@ def test_exceptions_are_told_unless_the_client_wants_none() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("RP-OAUT-3.1.4.4-02")
 def test_default_members_and_puts_by_reference() -> None:
     async def scenario() -> None:
         async with dcom_world() as world:
