@@ -1907,11 +1907,14 @@ class PeerSequence(_message.Message):
     LAST_FIELD_NUMBER: _builtins.int
     REJECT_COUNT_FIELD_NUMBER: _builtins.int
     LAST_ACCESS_MS_FIELD_NUMBER: _builtins.int
+    FORMAT_NAME_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """Local queue; 0 if the name leads nowhere any more."""
     reject_count: _builtins.int
     """Rejections since the last acceptance."""
     last_access_ms: _builtins.int
+    format_name: _builtins.str
+    """By which the sender names the queue."""
     @_builtins.property
     def last(self) -> Global___SequencePlace: ...
     def __init__(
@@ -1921,10 +1924,11 @@ class PeerSequence(_message.Message):
         last: Global___SequencePlace | None = ...,
         reject_count: _builtins.int = ...,
         last_access_ms: _builtins.int = ...,
+        format_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "last_access_ms", b"last_access_ms", "queue_id", b"queue_id", "reject_count", b"reject_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format_name", b"format_name", "last", b"last", "last_access_ms", b"last_access_ms", "queue_id", b"queue_id", "reject_count", b"reject_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,6 +52,7 @@ class Script(Management):
 
     def __init__(self, **answers: Any) -> None:
         self.answers: dict[str, Any] = {"LOCATION": "LOCAL"} | answers
+        self.asked: list[tuple[str, str]] = []
         self.acts: list[tuple[str, ...]] = []
 
     @override
@@ -60,6 +61,7 @@ class Script(Management):
 
     @override
     def queue_info(self, format_name: str, property_id: Property) -> Any:
+        self.asked.append((format_name, property_id.name))
         if property_id.name not in self.answers:
             raise MqError(REFUSED)
         return self.answers[property_id.name]
@@ -175,7 +177,10 @@ def test_what_fails_in_init_leaves_it_uninitialised(service: MSMQService) -> Non
 @pytest.mark.spec("AC-3.3.3-01", "AC-3.3.4.1.1-01", "AC-3.3.4.1.2-02", "AC-3.3.4.1.3-02")
 def test_before_init_there_is_nothing(service: MSMQService) -> None:
     management = MSMQManagement(service)
-    for name in ("FormatName", "Machine", "MessageCount", "ForeignStatus", "IsLocal", "QueueType"):
+    names = [name for name, found in vars(MSMQManagement).items() if isinstance(found, property)]
+    assert {"FormatName", "Machine", "MessageCount", "ForeignStatus", "IsLocal", "QueueType",
+            "TransactionalStatus", "BytesInQueue"} <= {*names}  # fmt: skip
+    for name in names:
         with fails(0xC00E_0094):
             getattr(management, name)
     for form in (management.queue_management, management.outgoing_queue_management):
@@ -285,6 +290,13 @@ def test_a_name_of_another_computer_means_its_outgoing_queue(service: MSMQServic
     assert (management.IsLocal, management.MessageCount) == (False, 1)
     with fails(E.MQ_ERROR_INVALID_PARAMETER):  # no name at all: the far end says so
         initialised(service, "no format name")
+    # One property at a time, and its status as it is.
+    management, script = scripted(service, MESSAGE_COUNT=3)
+    assert management.MessageCount == 3
+    with fails(REFUSED):
+        _ = management.BytesInQueue
+    asked = ["LOCATION", "MESSAGE_COUNT", "BYTES_IN_QUEUE"]
+    assert script.asked == [("DIRECT=OS:host\\q", name) for name in asked]
 
 
 # Which form ------------------------------------------------------------------------------------
@@ -292,6 +304,10 @@ def test_a_name_of_another_computer_means_its_outgoing_queue(service: MSMQServic
 
 @pytest.mark.spec("AC-3.3.1-02", "AC-3.4.1-01", "AC-3.4.3-01", "AC-3.4.3-02", "AC-3.5.1-01")
 def test_a_queue_s_object_has_the_form_of_its_queue(service: MSMQService) -> None:
+    for form in (MSMQManagement(service).queue_management,
+                 MSMQManagement(service).outgoing_queue_management):  # fmt: skip
+        with fails(0x8000_4002):  # not initialised
+            form()
     info = made(service)
     queue = opened(info)
     management = initialised(service, info.FormatName or "")
@@ -370,7 +386,7 @@ def test_a_status_is_the_result_of_a_local_form(service: MSMQService) -> None:
             read()
 
 
-@pytest.mark.spec("AC-3.4.4.1.3-01", "AC-2.2.4.1-01", "AC-2.2.4.1-02", "AC-4.2-01")
+@pytest.mark.spec("AC-3.4.4.1.3-01", "AC-2.2.4.1-01", "AC-4.2-01")
 def test_senders_of_a_queue_are_a_collection_each(service: MSMQService) -> None:
     columns = [
         ["PUBLIC=a", "PUBLIC=b"],
@@ -406,7 +422,13 @@ def test_senders_are_those_that_the_cluster_remembers(service: MSMQService) -> N
         pb.GetPeerRequest: [
             pb.GetPeerReply(
                 sequences=[
-                    pb.PeerSequence(queue_id=5, last=place, reject_count=2, last_access_ms=7_999),
+                    pb.PeerSequence(
+                        queue_id=5,
+                        last=place,
+                        reject_count=2,
+                        last_access_ms=7_999,
+                        format_name="DIRECT=OS:here\\q",
+                    ),
                     pb.PeerSequence(queue_id=6, last=place),
                 ]
             ),
@@ -418,7 +440,7 @@ def test_senders_are_those_that_the_cluster_remembers(service: MSMQService) -> N
         return answers[type(request)].pop(0)
 
     columns = ClusterManagement(call).queue_info("PRIVATE=x", Property.EOD_SOURCE_INFO)
-    assert columns == [["PRIVATE=x"], [here], [1 << 40], [3], [7], [2]]
+    assert columns == [["DIRECT=OS:here\\q"], [here], [1 << 40], [3], [7], [2]]
     info = made(service)
     queue = opened(info)
     local = initialised(service, info.FormatName or "").queue_management()
@@ -440,6 +462,11 @@ def test_an_outgoing_queue_s_state_and_hops(service: MSMQService) -> None:
         assert management.outgoing_queue_management().State == number
     management, _ = scripted(service, LOCATION="REMOTE", NEXTHOPS=["IP=10.0.0.1", "IP=10.0.0.2"])
     assert management.outgoing_queue_management().NextHops == ["IP=10.0.0.1", "IP=10.0.0.2"]
+    local = made(service)
+    with_queue = opened(local)
+    state = service.manager.management("").queue_info(local.FormatName or "", Property.STATE)
+    assert state == "LOCAL CONNECTION"
+    with_queue.Close()
     out = outgoing(service)
     assert out.State != QUEUE_STATE.MQ_QUEUE_STATE_LOCAL_CONNECTION
     assert all(hop.startswith("IP=") for hop in out.NextHops)
@@ -458,6 +485,9 @@ def test_an_outgoing_queue_is_held_and_released(service: MSMQService) -> None:
     told.Pause()
     told.Resume()
     assert script.acts == [("DIRECT=OS:host\\q", "PAUSE"), ("DIRECT=OS:host\\q", "RESUME")]
+    del script.answers["PAUSE"]
+    with fails(REFUSED):  # the status is the result
+        told.Pause()
 
 
 @pytest.mark.spec("AC-3.5.4.1.6-01", "AC-3.3.6.3-02")
@@ -469,8 +499,12 @@ def test_resend_is_an_action_of_its_own_in_any_case(service: MSMQService) -> Non
     cluster = service.manager.management("")
     for action in ("Pause", "RESUME", "eod_resend"):
         cluster.act_on_queue(name, action)
+    for action in ("Connect", "DISCONNECT", "tidy", "CONNECT", "Tidy", "connect"):
+        cluster.act_on_machine(action)
     with fails(E.MQ_ERROR_INVALID_PARAMETER):
         cluster.act_on_queue(name, "EXPLODE")
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        cluster.act_on_machine("EXPLODE")
 
 
 ACTIONS = ("Resume", "Pause", "EodResend")

@@ -106,4 +106,5 @@ def _shown_sequence(one: IncomingSequence) -> pb.PeerSequence:
         ),
         reject_count=one.reject_count,
         last_access_ms=one.last_access_ms,
+        format_name=one.format_name,
     )

@@ -4,6 +4,7 @@ import msgspec
 
 from qm.model.arrivals.duplicates import NAME_END, STREAM_NAME, STREAM_PREFIX
 from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
+from qm.model.state.addressing import sent_name
 from qm.model.state.tables import Table
 from qm.model.values.rows import NUMBER_KEY_END, SEQUENCE_IN_ROW, number_in, number_key
 from qm.names.guid import GUID_SIZE_BYTES
@@ -21,6 +22,8 @@ class IncomingSequence(msgspec.Struct, frozen=True):
     """QueueReference; 0 if the name no longer leads to a local queue."""
     wire_name: bytes
     """FormatName that the sender used: its type and its bytes, as in packets."""
+    format_name: str
+    """The same as text: DestinationFormatName of the sender's outgoing queue."""
     sequence_identifier: int
     """u64, TimeStamp high."""
     sequence_number: int
@@ -67,6 +70,7 @@ def _sequence(view: View, key: bytes, row: bytes) -> IncomingSequence:
         source,
         max(view.registry.wire(wire_name, own), 0),
         wire_name,
+        sent_name(wire_name, own),
         sequence,
         number,
         rejects,

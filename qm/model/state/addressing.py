@@ -11,9 +11,12 @@ from qm.names.format_name import (
     PublicName,
     format_name_text,
 )
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.guid import Guid
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.structures.queue_name import (
+    QUEUE_TYPE_DIRECT,
+    QUEUE_TYPE_PUBLIC,
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
@@ -27,6 +30,17 @@ ORDER_QUEUE_NUMBER: Final = 4
 NOTIFICATION_QUEUE_NUMBER: Final = 5
 _SERVICE_NUMBERS: Final = frozenset({ORDER_QUEUE_NUMBER, NOTIFICATION_QUEUE_NUMBER})
 _SERVICE_NAMES: Final = frozenset({"order_queue$", "notify_queue$"})
+
+
+def sent_name(wire_name: bytes, own: Guid) -> str:
+    """Return the format name of a destination as packets for `own` have it: its type, its bytes."""
+    queue_type, name = wire_name[0], wire_name[1:]
+    if queue_type == QUEUE_TYPE_DIRECT:
+        return DIRECT_PREFIX + name.decode("utf-16-le", "replace")
+    if queue_type == QUEUE_TYPE_PUBLIC:
+        return format_name_text(PublicName(name))
+    number = int.from_bytes(name[GUID_SIZE_BYTES:], "little")
+    return format_name_text(PrivateName(own, number))
 
 
 def label_bytes(label: str | None) -> bytes:

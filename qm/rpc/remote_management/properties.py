@@ -174,14 +174,13 @@ def _not_of_this_kind(number: int) -> Variant:
 
 def _senders(view: View, queue_id: int) -> Variant:
     """Return EOD_SOURCE_INFO: six columns, a row for each stream into the queue."""
-    name = format_name_of_queue(view, queue_id)
     streams = [
         one
         for one in list_incoming_sequences(view, limit=STREAMS_LISTED_MAX).items
         if one.queue_id == queue_id
     ]
     columns = (
-        (VarType.VECTOR_LPWSTR, [name for _ in streams]),
+        (VarType.VECTOR_LPWSTR, [one.format_name for one in streams]),
         (VarType.VECTOR_CLSID, [one.sender_identifier for one in streams]),
         (VarType.VECTOR_UI8, [one.sequence_identifier for one in streams]),
         (VarType.VECTOR_UI4, [one.sequence_number for one in streams]),

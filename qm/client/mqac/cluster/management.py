@@ -120,7 +120,7 @@ class ClusterManagement(Management):
         """
         rows = [
             (
-                queue.format_name,
+                one.format_name,
                 peer.queue_manager,
                 one.last.sequence_identifier,
                 one.last.sequence_number,
