@@ -236,6 +236,13 @@ def locks(service: MSMQService, name: str, *, is_visible: bool = False) -> None:
         getattr(transaction, ending)()
         visible = [message.LookupId for message in walk(look)]
         assert (found.LookupId in visible) == (ending == "Abort")
+    # MTS and XA take the transaction of the context; there is none (AC-A21), so nothing is locked.
+    for ambient in (MQTRANSACTION.MQ_MTS_TRANSACTION, MQTRANSACTION.MQ_XA_TRANSACTION):
+        queue = opened(filled(service, "a", "b", "c", is_transactional=True))
+        ids = [message.LookupId for message in walk(queue)]
+        given = arguments(name, ids[place], Transaction=ambient)
+        assert getattr(queue, name)(**given) is not None
+        assert len(walk(queue)) == 2
 
 
 def journals(service: MSMQService, name: str) -> None:
@@ -257,6 +264,27 @@ def journals(service: MSMQService, name: str) -> None:
             assert body(journal.Receive(ReceiveTimeout=0)) == found.Body
         with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
             journal.Receive(ReceiveTimeout=0)
+    copies_no_copy(service, name)
+
+
+def copies_no_copy(service: MSMQService, name: str) -> None:
+    """A system queue keeps no copy of what is taken from it: not in itself, not elsewhere."""
+    info = made(service)
+    info.Journal = 1
+    info.Update()
+    send(service, info, "a", "b", "c")
+    queue = opened(info)
+    for _ in range(3):
+        queue.Receive(ReceiveTimeout=0)
+    journal = opened(info_of(service, name=f"{info.FormatName};JOURNAL"))
+    ids = [message.LookupId for message in walk(journal)]
+    place = 2 if "Previous" in name else 0 if "Next" in name else 1
+    found = getattr(journal, name)(**arguments(name, ids[place], Transaction=None))
+    ids.remove(found.LookupId)
+    assert [message.LookupId for message in walk(journal)] == ids
+    elsewhere = opened(info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;JOURNAL"))
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        elsewhere.Receive(ReceiveTimeout=0)
 
 
 def misses_its_own(service: MSMQService, name: str) -> None:

@@ -106,7 +106,7 @@ def test_no_application_dead_letter_queue_for_what_is_not_to_be_kept(
     assert (len(sender.positions(mine)), copies(sender)) == (0, {})
 
 
-@pytest.mark.spec("QB-3.1.5.5.4-01", "QB-3.1.1.6.2-05", "AC-2.2.2.12-03")
+@pytest.mark.spec("QB-3.1.5.5.4-01", "QB-3.1.1.6.2-05")
 def test_copy_of_an_acknowledged_message(sender: Sender) -> None:
     sender.send(1)
     sender.send(1, **JN)

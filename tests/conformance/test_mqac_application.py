@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from hashlib import md5
 from typing import Any
 
 import pytest
+from cryptography import x509
 from typing_extensions import override
 
 from qm.client.calls import Calls, Tls
@@ -15,6 +17,7 @@ from qm.client.mqac import MSMQApplication, MSMQMessage, MSMQService
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import E_NOTIMPL, MQCERT_REGISTER
 from qm.client.mqac.manager import Management
+from qm.client.signing import new_signer
 from qm.names.guid import guid_text
 from qm.node.config.schema import API_PORT
 from qm.pb import control_pb2
@@ -23,15 +26,30 @@ from qm.wire.rpc.property_id import MachineManagementProperty
 from qm.wire.rpc.property_id import QueueManagementProperty as Property
 from tests.cluster.harness import cluster, make_queue_manager, run
 from tests.conformance.mqac_reads import send
-from tests.conformance.mqac_world import SEND, fails, info_of, made, opened, serving
+from tests.conformance.mqac_world import (
+    SEND,
+    ask,
+    fails,
+    info_of,
+    made,
+    opened,
+    serving,
+    serving_as,
+)
 
 E = ErrorCode
 REFUSED = E.MQ_ERROR_ACCESS_DENIED
 
 
+class Callers:
+    """The service of a caller who may not administer."""
+
+    client: MSMQService
+
+
 @pytest.fixture(scope="module")
 def service() -> Iterator[MSMQService]:
-    with serving() as running:
+    with serving_as("admin", "client") as (running, Callers.client):
         yield running
 
 
@@ -40,10 +58,12 @@ class Elsewhere(Management):
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers
+        self.asked: list[str] = []
         self.acts: list[str] = []
 
     @override
     def machine_info(self, property_id: MachineManagementProperty) -> Any:
+        self.asked.append(property_id.name)
         if property_id.name not in self.answers:
             raise MqError(REFUSED)
         return self.answers[property_id.name]
@@ -87,7 +107,38 @@ def elsewhere(service: MSMQService, **answers: Any) -> tuple[MSMQApplication, El
 # The machine -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.2.1-01", "AC-3.2.3-01", "AC-3.2.4.3.6-01", "AC-3.2.4.3.7-01")
+REMOTE_READS = (
+    "PrivateQueues",
+    "DirectoryServiceServer",
+    "IsConnected",
+    "BytesInAllQueues",
+)
+REMOTE_CALLS = ("ActiveQueues", "Connect", "Disconnect", "Tidy")
+
+
+@pytest.mark.spec("AC-3.2.1-01")
+def test_with_a_name_everything_else_goes_to_that_machine(service: MSMQService) -> None:
+    application, other = elsewhere(service)
+    for name in REMOTE_READS:
+        with fails(REFUSED):
+            getattr(application, name)
+    for name in REMOTE_CALLS:
+        with fails(REFUSED):
+            getattr(application, name)()
+    assert other.asked == ["PRIVATEQ", "DSSERVER", "CONNECTED", "BYTES_IN_ALL_QUEUES",
+                           "ACTIVEQUEUES"]  # fmt: skip
+    assert other.acts == ["CONNECT", "DISCONNECT", "TIDY"]
+    # Without one, the local queue manager answers.
+    local = MSMQApplication(MSMQService(application._manager))
+    for name in REMOTE_READS:
+        getattr(local, name)
+    for name in REMOTE_CALLS:
+        getattr(local, name)()
+    local.Connect()
+    assert len(other.asked) + len(other.acts) == 8
+
+
+@pytest.mark.spec("AC-3.2.3-01", "AC-3.2.4.3.6-01", "AC-3.2.4.3.7-01")
 def test_the_machine_is_the_local_one_until_it_is_put(service: MSMQService) -> None:
     application = MSMQApplication(service)
     assert application.Machine == service.manager.computer_name == "QUORATE"
@@ -101,29 +152,31 @@ def test_the_machine_is_the_local_one_until_it_is_put(service: MSMQService) -> N
     assert application.IsConnected is True
 
 
-@pytest.mark.spec(
-    "AC-3.2.4.1.1-01", "AC-3.2.4.1.1-02", "AC-3.2.4.1.1-03", "AC-3.2.4.1.1-04", "AC-3.2.4.1.1-05"
-)
+@pytest.mark.spec("AC-3.2.4.1.1-01", "AC-3.2.4.1.1-02", "AC-3.2.4.1.1-03", "AC-3.2.4.1.1-04")
 def test_a_machine_s_identifier(service: MSMQService) -> None:
     application = MSMQApplication(service)
     own = guid_text(service.manager.identifier)
     assert re.fullmatch("[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", own)
     for name in (None, "QUORATE", "quorate"):
         assert application.MachineIdOfMachineName(name) == own
-    with fails(E.MQ_ERROR_MACHINE_NOT_FOUND):
+    with fails(0xC00E_000D):
         application.MachineIdOfMachineName("elsewhere")
 
 
-@pytest.mark.spec("AC-3.2.4.2.2-01", "AC-3.2.4.2.2-02", "AC-3.2.4.2.2-03")
+@pytest.mark.spec("AC-3.2.4.2.2-01", "AC-3.2.4.2.2-02")
 def test_a_machine_by_its_identifier(service: MSMQService) -> None:
     application = MSMQApplication(service)
     own = guid_text(service.manager.identifier)
     for text in (own, "{" + own + "}", own.lower()):
         assert application.MachineNameOfMachineId(text) == "QUORATE"
-    with fails(E.MQ_ERROR_MACHINE_NOT_FOUND):
-        application.MachineNameOfMachineId("01020304-0506-0708-090A-0B0C0D0E0F10")
-    with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
-        application.MachineNameOfMachineId("no identifier")
+    for unknown in (
+        "01020304-0506-0708-090A-0B0C0D0E0F10", "{01020304-0506-0708-090A-0B0C0D0E0F10}",
+    ):  # fmt: skip
+        with fails(0xC00E_000D):
+            application.MachineNameOfMachineId(unknown)
+    for wrong in ("no identifier", "", own[:-1], "{}"):
+        with fails(0xC00E_0018):
+            application.MachineNameOfMachineId(wrong)
 
 
 # Local properties ------------------------------------------------------------------------------
@@ -136,6 +189,11 @@ def test_what_is_known_of_the_local_one_alone(service: MSMQService) -> None:
     application = MSMQApplication(service)
     names = ("MSMQVersionMajor", "MSMQVersionMinor", "MSMQVersionBuild", "IsDsEnabled")
     assert [getattr(application, name) for name in names] == [4, 1, 6000, True]
+    for is_integrated in (False, True):
+        changes = {"directory_integrated": control_pb2.Value(flag=is_integrated)}
+        request = control_pb2.SetQueueManagerRequest(changes=changes)
+        ask(service, lambda stubs: stubs.queues.SetQueueManager, request)
+        assert application.IsDsEnabled is is_integrated
     application.Machine = "QUORATE"
     for name in names:
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
@@ -157,17 +215,71 @@ def test_certificates_are_refused_in_order(service: MSMQService) -> None:
     application, _ = elsewhere(service)
     local = MSMQApplication(service)
     always, only_new = MQCERT_REGISTER
-    for each, given, code in (
-        (application, {"Flags": only_new}, 0x8000_4001),
-        (application, {}, 0x8000_4001),
-        (local, {"Flags": only_new}, E.MQ_ERROR_INVALID_PARAMETER),
-        # Left out is ALWAYS, which goes with an external certificate: no wrong parameter.
-        (local, {"Flags": always}, E.MQ_ERROR_INVALID_PARAMETER),
-        (local, {}, E.MQ_ERROR_INVALID_PARAMETER),
-    ):
-        with fails(code):
-            each.RegisterCertificate(**given, ExternalCertificate=b"der")
-    assert [member.value for member in MQCERT_REGISTER] == [1, 2]
+    assert (always, only_new) == (1, 2)
+    external = new_signer("somebody", 1024, 1).certificate
+    for certificate in (external, None):
+        for flags in (always, only_new):
+            with fails(0x8000_4001):
+                application.RegisterCertificate(flags, certificate)
+        with fails(0x8000_4001):
+            application.RegisterCertificate(ExternalCertificate=certificate)
+    with fails(0xC00E_0006):
+        local.RegisterCertificate(only_new, external)
+    assert certificates(service) == []
+    # Left out is ALWAYS: it goes with an external certificate, and makes another internal one.
+    assert local.RegisterCertificate(ExternalCertificate=external) == 0
+    assert certificates(service) == [external]
+    assert local.RegisterCertificate() == local.RegisterCertificate() == 0
+    kept, newest = certificates(service)
+    assert kept == external
+    assert local.RegisterCertificate(only_new) == E.MQ_INFORMATION_INTERNAL_USER_CERT_EXIST
+    assert certificates(service) == [kept, newest]
+    assert local.RegisterCertificate() == 0
+    assert newest not in certificates(service)
+
+
+@pytest.mark.spec("AC-3.2.4.2.1-01", "AC-3.2.4.2.1-06", "AC-3.2.4.2.1-09")
+def test_certificates_have_a_digest_and_a_guid_in_the_directory() -> None:
+    with serving() as service:
+        application = MSMQApplication(service)
+        external = new_signer("somebody", 1024, 1).certificate
+        assert application.RegisterCertificate(ExternalCertificate=external) == 0
+        assert application.RegisterCertificate() == 0
+        signer = service.manager.signer(b"")
+        assert signer is not None
+        made = signer.certificate
+        x509.load_der_x509_certificate(made)
+        listed = signers(service)
+        assert [each.certificate for each in listed] == [external, made]
+        assert [each.is_internal for each in listed] == [False, True]
+        digests = [md5(each, usedforsecurity=False).digest() for each in (external, made)]
+        assert [each.digest for each in listed] == digests
+        identifiers = {each.identifier for each in listed}
+        assert [len(each) for each in identifiers] == [16, 16]
+        assert bytes(16) not in identifiers
+        # The directory has both, by their digests.
+        (user,) = users(service)
+        assert [*user.attributes["certificate_digest_list"].datas.items] == digests
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            application.RegisterCertificate(ExternalCertificate=b"no certificate")
+        assert signers(service) == listed
+
+
+def signers(service: MSMQService) -> list[control_pb2.SignerCertificate]:
+    """Certificates of the caller."""
+    reply = ask(service, lambda s: s.certificates.List, control_pb2.ListCertificatesRequest())
+    return [*reply.certificates]
+
+
+def users(service: MSMQService) -> list[control_pb2.DirectoryObject]:
+    """Users of the directory."""
+    request = control_pb2.ListObjectsRequest(object_class="user")
+    return [*ask(service, lambda s: s.directory.ListObjects, request).objects]
+
+
+def certificates(service: MSMQService) -> list[bytes]:
+    """Those of the caller, as they were registered."""
+    return [each.certificate for each in signers(service)]
 
 
 # Either ----------------------------------------------------------------------------------------
@@ -177,7 +289,6 @@ def test_certificates_are_refused_in_order(service: MSMQService) -> None:
 def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     application = MSMQApplication(service)
     info, idle = made(service), made(service)
-    before = application.BytesInAllQueues
     assert info.FormatName not in application.ActiveQueues()
     queue = opened(info)
     active = application.ActiveQueues()
@@ -196,8 +307,16 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     )
     assert (told.ActiveQueues(), told.PrivateQueues) == (["PUBLIC=a"], ["h\\q"])
     assert told.BytesInAllQueues == 7
+    before = application.BytesInAllQueues
     send(service, info, "x" * 1_000)
-    assert application.BytesInAllQueues >= before + 2_000
+    send(service, idle, "y" * 3_000)
+    grown = 0
+    for each in (info, idle):
+        name = control_pb2.QueueName(name=each.FormatName or "")
+        request = control_pb2.GetQueueRequest(queue=name)
+        grown += ask(service, lambda stubs: stubs.queues.GetQueue, request).total_bytes
+    assert grown >= 8_000
+    assert application.BytesInAllQueues == before + grown
     queue.Close()
 
 
@@ -223,6 +342,11 @@ def test_the_queue_manager_goes_offline_and_comes_back(service: MSMQService) -> 
     assert application.IsConnected is False
     application.Tidy()
     assert application.IsConnected is False
+    told, other = elsewhere(service, acts=True)
+    for act in (told.Disconnect, told.Tidy, told.Connect):
+        act()
+    assert other.acts == ["DISCONNECT", "TIDY", "CONNECT"]
+    assert application.IsConnected is False  # that was the other one
     application.Connect()
     assert application.IsConnected is True
 
@@ -237,6 +361,10 @@ def test_who_cannot_be_asked_or_may_not_ask(service: MSMQService) -> None:
             getattr(unreachable, name)()
         with fails(0xC00E_0025):
             getattr(forbidden, name)()
+    # A caller of this queue manager who is no administrator, too.
+    for name in ("Connect", "Disconnect"):
+        with fails(0xC00E_0025):
+            getattr(MSMQApplication(Callers.client), name)()
 
 
 @pytest.mark.spec(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -54,8 +54,13 @@ def receives(service: MSMQService, destination: MSMQDestination, queue: MSMQQueu
 
 def open_names(service: MSMQService) -> list[str]:
     """Format names that are open for sending in the cluster."""
+    return [each.format_name for each in opens(service) if each.access == data_pb2.SEND_ACCESS]
+
+
+def opens(service: MSMQService) -> Sequence[control_pb2.Open]:
+    """OpenQueueDescriptors of the cluster."""
     reply = ask(service, lambda s: s.clients.ListOpens, control_pb2.ListOpensRequest())
-    return [each.format_name for each in reply.opens if each.access == data_pb2.SEND_ACCESS]
+    return reply.opens
 
 
 # State -----------------------------------------------------------------------------------------
@@ -69,9 +74,30 @@ def test_a_new_destination_has_no_name_and_is_not_open(service: MSMQService) -> 
     for call in (destination.Open, lambda: MSMQMessage(service).Send(destination)):
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
             call()
-    destination.FormatName = made(service).FormatName or ""
-    destination.Open()
-    assert destination.IsOpen is True
+    info = made(service)
+    for put, value in (("FormatName", info.FormatName), ("PathName", info.PathName)):
+        destination = MSMQDestination(service)
+        setattr(destination, put, value)
+        destination.Open()
+        assert destination.IsOpen is True
+
+
+@pytest.mark.spec("AC-3.12.1-01")
+def test_a_destination_is_a_target_a_response_and_what_was_sent_to(service: MSMQService) -> None:
+    one, two = made(service), made(service)
+    target = named(service, f"{one.FormatName},{two.FormatName}")
+    answers = named(service, "DIRECT=OS:nowhere\\PRIVATE$\\a,DIRECT=OS:nowhere\\PRIVATE$\\b")
+    message = MSMQMessage(service)
+    message.ResponseDestination = answers
+    message.Send(target)
+    for info in (one, two):
+        found = opened(info).Receive(ReceiveTimeout=0)
+        assert found is not None
+        for shown, given in ((found.ResponseDestination, answers), (found.Destination, target)):
+            assert isinstance(shown, MSMQDestination)
+            assert (shown.FormatName, shown.PathName) == (given.FormatName, "")
+            assert (shown.ADsPath, shown.IsOpen) == (None, False)
+    target.Close()
 
 
 @pytest.mark.spec("AC-3.12.4.1.1-01", "AC-3.12.4.1.1-02", "AC-3.12.4.1.2-01", "AC-3.12.4.1.2-02")
@@ -80,12 +106,18 @@ def test_open_and_close_say_whether_they_did_something(service: MSMQService) -> 
     destination = named(service, info.FormatName)
     assert destination.Close() is False
     assert destination.Open() is True
+    handle = destination.Handle
     assert destination.Open() is False
+    assert destination.Handle == handle  # the descriptor stays
     assert info.FormatName in open_names(service)
+    (found,) = (each for each in opens(service) if each.handle == handle)
+    assert found.access == data_pb2.SEND_ACCESS
+    assert found.share_mode == data_pb2.DENY_NONE
     assert destination.Close() is True
     assert (destination.IsOpen, destination.Close()) == (False, False)
     assert info.FormatName not in open_names(service)
     for wrong, code in (
+        ("", E.MQ_ERROR_INVALID_PARAMETER),
         ("no format name", E.MQ_ERROR_ILLEGAL_FORMATNAME),
         ("DIRECT=OS:QUORATE\\private$\\none", E.MQ_ERROR_QUEUE_NOT_FOUND),
     ):
@@ -95,7 +127,6 @@ def test_open_and_close_say_whether_they_did_something(service: MSMQService) -> 
         assert destination.IsOpen is False
 
 
-@pytest.mark.spec("AC-3.12.4.1.1-03", "AC-4.6-01")
 def test_several_queues_are_open_all_or_none(service: MSMQService) -> None:
     one, two = made(service), made(service)
     readers = opened(one), opened(two)
@@ -158,12 +189,21 @@ def test_a_directory_path_is_a_queue_s(service: MSMQService) -> None:
         assert destination.ADsPath == wrong
         assert destination.FormatName == f"PUBLIC={public.QueueGuid}"
     destination.PathName = public.PathName or ""
-    assert not destination.ADsPath
+    assert destination.ADsPath is None
+    # Open, it is closed and opened again with the new name, and has no path name any more.
+    before = made(service)
+    destination.PathName = before.PathName or ""
+    destination.Close()
+    destination.Open()
+    destination.ADsPath = path
+    assert (destination.IsOpen, destination.PathName) == (True, "")
+    assert before.FormatName not in open_names(service)
+    assert receives(service, destination, opened(public))
     destination.Close()
     public.Delete()
 
 
-@pytest.mark.spec("AC-3.12.4.1.11-01", "AC-3.12.4.1.11-02", "AC-3.12.4.1.11-03")
+@pytest.mark.spec("AC-3.12.4.1.11-01", "AC-3.12.4.1.11-02", "AC-3.12.4.1.11-03", "AC-3.12.4.1.9-01")
 def test_a_name_put_on_an_open_destination_opens_it_again(service: MSMQService) -> None:
     one, two = made(service), made(service)
     destination = named(service, one.FormatName)
@@ -171,6 +211,7 @@ def test_a_name_put_on_an_open_destination_opens_it_again(service: MSMQService) 
     for put, value in (("FormatName", two.FormatName), ("PathName", one.PathName)):
         setattr(destination, put, value)
         assert destination.IsOpen is True
+        assert destination.PathName == (value if put == "PathName" else "")
         old, new = (one, two) if put == "FormatName" else (two, one)
         assert new.FormatName in open_names(service)
         assert old.FormatName not in open_names(service)
@@ -180,6 +221,15 @@ def test_a_name_put_on_an_open_destination_opens_it_again(service: MSMQService) 
     assert (destination.IsOpen, destination.FormatName) == (False, "no format name")
     destination.FormatName = "nor this"  # not open: not parsed either
     assert destination.FormatName == "nor this"
+    public = info_of(service, path="QUORATE\\forgotten")
+    public.Create()
+    destination.ADsPath = public.ADsPath
+    destination.FormatName = one.FormatName or ""
+    assert destination.ADsPath is None
+    destination.ADsPath = public.ADsPath
+    destination.PathName = one.PathName or ""
+    assert destination.ADsPath is None
+    public.Delete()
 
 
 @pytest.mark.spec(
@@ -221,8 +271,11 @@ def test_without_a_directory_no_path_is_found(service: MSMQService) -> None:
     destination = MSMQDestination(MSMQService(Offline(service.manager.client)))
     with fails(0xC00E_0003):
         destination.ADsPath = public.ADsPath
-    MSMQDestination(service).ADsPath = public.ADsPath
+    path, there = public.ADsPath, MSMQDestination(service)
+    there.ADsPath = path
     public.Delete()
+    with fails(0xC00E_0003):  # nothing is read there any more
+        there.ADsPath = path
 
 
 # Handles ---------------------------------------------------------------------------------------
@@ -234,9 +287,10 @@ def test_a_destination_takes_over_a_handle(service: MSMQService) -> None:
     queue = opened(info, SEND)
     destination = MSMQDestination(service)
     destination.PathName = made(service).PathName or ""
+    destination.Open()
     destination.Handle = queue.Handle2
     assert (destination.Handle, destination.PathName) == (queue.Handle2, "")
-    assert destination.IsOpen is True
+    assert (destination.IsOpen, destination.ADsPath) == (True, None)
     assert receives(service, destination, opened(info))
     for none in (None, (1 << 64) - 1, 12_345_678):
         destination.Handle = none

@@ -7,6 +7,7 @@ from enum import IntEnum, IntFlag
 import pytest
 
 from qm.client.mqac import constants as c
+from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm
 
 
 def values(kind: type[IntEnum] | type[IntFlag]) -> dict[str, int]:
@@ -123,7 +124,7 @@ def test_traces_senders_and_levels_of_messages() -> None:
     }
 
 
-@pytest.mark.spec("AC-2.2.2.17-01", "AC-2.2.2.17-02", "AC-2.2.2.18-01", "AC-2.2.2.18-03")
+@pytest.mark.spec("AC-2.2.2.17-01", "AC-2.2.2.18-01", "AC-2.2.2.18-03")
 def test_authentications_and_algorithms() -> None:
     assert values(c.MQMSGAUTHENTICATION) == {
         "MQMSG_AUTHENTICATION_NOT_REQUESTED": 0,
@@ -152,6 +153,11 @@ def test_authentications_and_algorithms() -> None:
         "MQMSG_CALG_SEAL": 0x6802,
     }
     assert values(c.MQCALG) == hashes | others
+    # The first are of HashAlgorithm, of the others only ciphers, and MAC is none.
+    assert {*hashes.values()} <= {*HashAlgorithm}
+    assert not {*others.values()} & {*HashAlgorithm}
+    supported = {name for name, value in others.items() if value in {*EncryptionAlgorithm}}
+    assert supported == {"MQMSG_CALG_RC2", "MQMSG_CALG_RC4"}
 
 
 @pytest.mark.spec("AC-2.2.2.19-01", "AC-2.2.2.20-01")

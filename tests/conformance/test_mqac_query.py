@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from qm.client.errors import MqError
 from qm.client.mqac import MSMQCollection, MSMQQuery, MSMQQueueInfo, MSMQQueueInfos, MSMQService
+from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import E_NOTIMPL, RELOPS
+from qm.client.mqac.manager import QueueRecord
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import fails, info_of, made, serving
 
@@ -52,7 +57,7 @@ BY_RELATION = {
 }
 
 
-@pytest.mark.spec("AC-2.2.2.20-02", "AC-3.13.4.1.3-01", "AC-3.13.4.1.3-04", "AC-3.13.4.1.3-05")
+@pytest.mark.spec("AC-2.2.2.20-01", "AC-2.2.2.20-02", "AC-3.13.4.1.3-04", "AC-3.13.4.1.3-05")
 def test_relations_by_label_and_type(service: MSMQService) -> None:
     query = MSMQQuery(service)
     assert labels(query.LookupQueue()) == ALL
@@ -62,9 +67,30 @@ def test_relations_by_label_and_type(service: MSMQService) -> None:
         assert labels(by_type) == found
     assert labels(query.LookupQueue(Label="banana")) == ["banana"]
     assert labels(query.LookupQueue(ServiceTypeGuid=TYPES[2])) == ["cherry"]
+    times_are_terms(service, query.LookupQueue)
 
 
-@pytest.mark.spec("AC-3.13.4.1.3-03", "AC-3.13.4.1.3-02", "AC-3.13.4.1.3-10")
+def times_are_terms(service: MSMQService, lookup: Callable[..., MSMQQueueInfos]) -> None:
+    """CreateTime and ModifyTime by each relation, which is EQ if it is left out."""
+    info = MSMQQuery(service).LookupQueue(Label="banana").Next()
+    assert info is not None
+    guid = "{" + str(info.QueueGuid) + "}"
+    for name in ("CreateTime", "ModifyTime"):
+        exact = getattr(info, name)
+        for time, is_found in (
+            (exact, {"EQ", "LE", "GE"}),
+            (LONG_AGO, {"NEQ", "GT", "GE"}),
+            (FAR_OFF, {"NEQ", "LT", "LE"}),
+        ):
+            for each in RELOPS:
+                found = lookup(guid, **{name: time, f"Rel{name}": each})
+                is_wanted = each is RELOPS.REL_NOP or each.name[4:] in is_found
+                assert labels(found) == (["banana"] if is_wanted else []), (name, each)
+            omitted = labels(lookup(guid, **{name: time}))
+            assert omitted == (["banana"] if time == exact else [])
+
+
+@pytest.mark.spec("AC-3.13.4.1.3-03", "AC-3.13.4.1.3-10")
 def test_guids_stand_in_braces(service: MSMQService) -> None:
     query = MSMQQuery(service)
     guid = info_of(service, path="QUORATE\\public0").QueueGuid
@@ -77,6 +103,46 @@ def test_guids_stand_in_braces(service: MSMQService) -> None:
     for number in (7, -1):
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
             query.LookupQueue(Label="apple", RelLabel=number)
+    both: dict[str, Any] = {"QueueGuid": "{" + str(guid) + "}", "Label": "banana"}
+    assert labels(query.LookupQueue(**both)) == []  # EQUALS, beside other terms
+
+
+@pytest.mark.spec("AC-3.13.4.1.3-01", "AC-3.13.4.1.3-02")
+def test_every_argument_is_a_term_and_all_must_hold(service: MSMQService) -> None:
+    query = MSMQQuery(service)
+    apple = query.LookupQueue(Label="apple").Next()
+    assert apple is not None
+    given: dict[str, Any] = {
+        "QueueGuid": "{" + str(apple.QueueGuid) + "}",
+        "ServiceTypeGuid": TYPES[0],
+        "Label": "apple",
+        "CreateTime": apple.CreateTime,
+        "ModifyTime": apple.ModifyTime,
+        "MulticastAddress": "234.1.1.1:8001",
+    }
+    others: dict[str, Any] = {
+        "QueueGuid": TYPES[0],
+        "ServiceTypeGuid": TYPES[1],
+        "Label": "banana",
+        "CreateTime": FAR_OFF,
+        "ModifyTime": FAR_OFF,
+        "MulticastAddress": "",
+    }
+    relations = {name: f"Rel{name}" for name in given} | {"ServiceTypeGuid": "RelServiceType"}
+    del relations["QueueGuid"]  # always EQUALS
+    assert labels(query.LookupQueue(**given)) == ["apple"]
+    for name, value in others.items():
+        changed = given | {name: value}
+        assert labels(query.LookupQueue(**changed)) == []  # it is a term
+        if name in relations:
+            ignored = changed | {relations[name]: RELOPS.REL_NOP}
+            assert labels(query.LookupQueue(**ignored)) == ["apple"]
+            opposite = changed | {relations[name]: RELOPS.REL_NEQ}
+            assert labels(query.LookupQueue(**opposite)) == ["apple"]
+        left_out = {key: each for key, each in given.items() if key != name}
+        assert labels(query.LookupQueue(**left_out)) == ["apple"]
+    # An empty address means the queues that have none.
+    assert labels(query.LookupQueue(MulticastAddress="")) == ["banana", "cherry"]
 
 
 @pytest.mark.spec("AC-3.13.4.1.3-07")
@@ -90,6 +156,23 @@ def test_every_condition_must_hold(service: MSMQService) -> None:
     assert labels(query.LookupQueue(**newer)) == []  # type: ignore[arg-type]
     changed = {"ModifyTime": FAR_OFF, "RelModifyTime": RELOPS.REL_LT}
     assert labels(query.LookupQueue(**changed)) == ALL  # type: ignore[arg-type]
+    cannot_be_read(service, "LookupQueue")
+
+
+class Unread(ClusterManager):
+    """A cluster whose directory cannot be read."""
+
+    @override
+    def public_queues(self) -> Iterator[QueueRecord]:
+        raise MqError(E.MQ_ERROR_NO_DS)
+
+
+def cannot_be_read(service: MSMQService, name: str) -> None:
+    """What the directory answers is the result of a lookup."""
+    assert isinstance(service.manager, ClusterManager)
+    query = MSMQQuery(MSMQService(Unread(service.manager.client)))
+    with fails(E.MQ_ERROR_NO_DS):
+        getattr(query, name)(Label="apple")
 
 
 @pytest.mark.spec("AC-3.13.4.1.3-08", "AC-3.13.4.1.3-09")
@@ -121,6 +204,11 @@ def test_the_earlier_lookup_has_no_multicast_addresses(service: MSMQService) -> 
     assert labels(query.LookupQueue_v2(CreateTime=FAR_OFF, RelCreateTime=later)) == []
     with pytest.raises(TypeError):
         query.LookupQueue_v2(MulticastAddress="")  # type: ignore[call-arg]
+    for each, found in BY_RELATION.items():
+        by_type = query.LookupQueue_v2(ServiceTypeGuid=TYPES[1], RelServiceType=each)
+        assert labels(by_type) == found
+    times_are_terms(service, query.LookupQueue_v2)
+    cannot_be_read(service, "LookupQueue_v2")
 
 
 @pytest.mark.spec("AC-3.13.4.1.2-01", "AC-3.14.4.1.3-01")
@@ -143,6 +231,9 @@ def test_results_of_an_application_s_own_are_none(service: MSMQService) -> None:
 
 @pytest.mark.spec("AC-3.14.4.1.1-01", "AC-3.14.4.1.2-01", "AC-3.14.4.1.2-03", "AC-4.4-01")
 def test_results_are_read_in_turn_and_again(service: MSMQService) -> None:
+    for call in (MSMQQueueInfos(service).Reset, MSMQQueueInfos(service).Next):
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            call()
     infos = MSMQQuery(service).LookupQueue(Label="apple", RelLabel=RELOPS.REL_NEQ)
     first, second = infos.Next(), infos.Next()
     assert isinstance(first, MSMQQueueInfo)

@@ -6,6 +6,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -26,6 +27,7 @@ from qm.client.mqac.constants import (
     MQTRANSACTION,
     OLE_E_BLANK,
 )
+from qm.pb import control_pb2
 from qm.wire.codes import ErrorCode
 from tests.conformance import mqac_reads as reads
 from tests.conformance.mqac_reads import body, filled, send
@@ -33,6 +35,7 @@ from tests.conformance.mqac_world import (
     PEEK,
     RECEIVE,
     SEND,
+    ask,
     fails,
     info_of,
     made,
@@ -62,6 +65,11 @@ def test_an_open_queue_says_how_it_was_opened(service: MSMQService) -> None:
     queue = info.Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
     assert (queue.Access, queue.ShareMode) == (RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
     assert queue.QueueInfo is info
+    outgoing = info_of(service, name="DIRECT=TCP:127.255.255.254\\private$\\how")
+    MSMQMessage(service).Send(opened(outgoing, SEND))
+    for access in (RECEIVE, SEND, PEEK, RECEIVE | ADMIN, PEEK | ADMIN):
+        other = opened(outgoing if access & ADMIN else made(service), access)
+        assert (other.Access, other.ShareMode) == (access, MQSHARE.MQ_DENY_NONE)
     assert queue.Handle == queue.Handle2 & 0xFFFF_FFFF
     assert queue.Handle2 > 0
     assert opened(made(service)).Handle2 != queue.Handle2
@@ -119,11 +127,12 @@ def test_a_closed_queue_knows_that_and_nothing_else(service: MSMQService) -> Non
     queue.Close()
     assert (queue.IsOpen, queue.IsOpen2) == (0, False)
     calls: list[Callable[[], object]] = [
-        queue.Close, queue.Reset, queue.Purge, queue.Receive, queue.Peek, queue.PeekCurrent,
-        queue.PeekNext, queue.ReceiveCurrent, lambda: queue.PeekByLookupId(1),
+        queue.Close, queue.Reset, queue.Purge, lambda: queue.EnableNotification(MSMQEvent()),
         lambda: queue.Access, lambda: queue.ShareMode, lambda: queue.Handle,
-        lambda: queue.Handle2, lambda: queue.EnableNotification(MSMQEvent()),
+        lambda: queue.Handle2,
     ]  # fmt: skip
+    for name in (*PEEKS, "PeekNext", "PeekNext_v1", *RECEIVES):
+        calls.append(partial(getattr(queue, name), **reads.arguments(name)))
     assert isinstance(queue.QueueInfo, MSMQQueueInfo)
     for call in calls:
         with fails(E.MQ_ERROR_INVALID_HANDLE):
@@ -160,8 +169,8 @@ RECEIVES = (
     "ReceiveLastByLookupId", "ReceiveByLookupIdAllowPeek", "Purge",
 )  # fmt: skip
 PEEKS = (
-    "Peek", "Peek_v1", "PeekCurrent", "PeekCurrent_v1", "PeekByLookupId", "PeekFirstByLookupId",
-    "PeekLastByLookupId",
+    "Peek", "Peek_v1", "PeekCurrent", "PeekCurrent_v1", "PeekByLookupId", "PeekNextByLookupId",
+    "PeekPreviousByLookupId", "PeekFirstByLookupId", "PeekLastByLookupId",
 )  # fmt: skip
 ADMIN = MQACCESS.MQ_ADMIN_ACCESS
 
@@ -202,6 +211,55 @@ def test_reads_begin_at_the_head(service: MSMQService) -> None:
     assert body(queue.Peek(ReceiveTimeout=0)) == body(queue.Receive(ReceiveTimeout=0)) == "high"
     assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "low"
     assert body(queue.Receive(ReceiveTimeout=0)) == "low"
+
+
+@pytest.mark.spec(
+    "AC-3.11.4.1.15-01", "AC-3.11.4.1.29-01", "AC-3.11.4.1.30-01", "AC-3.11.4-03",
+)  # fmt: skip
+def test_peeks_pass_locked_messages_that_may_not_be_seen(service: MSMQService) -> None:
+    queue, taker, transaction = with_both_ends_locked(service)
+    for _ in range(2):  # kept
+        for peek in (queue.Peek, queue.PeekFirstByLookupId, queue.PeekCurrent):
+            assert body(peek(**reads.arguments(peek.__name__))) == "b"
+        assert body(queue.PeekLastByLookupId()) == "e"
+    second = reads.first_of(queue).LookupId
+    taker.ReceiveByLookupIdAllowPeek(second, transaction)  # locked, but to be seen
+    for _ in range(2):
+        assert body(queue.Peek(ReceiveTimeout=0)) == "b"
+        assert body(queue.PeekFirstByLookupId()) == "b"
+        assert body(queue.PeekLastByLookupId()) == "e"
+    assert body(queue.Receive(ReceiveTimeout=0)) == "c"  # no receiver's
+    last = queue.PeekLastByLookupId()
+    assert last is not None
+    taker.ReceiveByLookupIdAllowPeek(last.LookupId, transaction)
+    assert body(queue.PeekLastByLookupId()) == "e"
+    transaction.Commit()
+
+
+@pytest.mark.spec("AC-3.11.4.1.14-01", "AC-3.11.4.1.24-01", "AC-3.11.4.1.25-01")
+def test_receives_pass_locked_messages(service: MSMQService) -> None:
+    queue, _, transaction = with_both_ends_locked(service)
+    assert body(queue.ReceiveFirstByLookupId()) == "b"
+    assert body(queue.ReceiveLastByLookupId()) == "e"
+    assert body(queue.Receive(ReceiveTimeout=0)) == "c"
+    assert body(queue.ReceiveLastByLookupId()) == "d"
+    for read in (queue.Receive, queue.ReceiveFirstByLookupId, queue.ReceiveLastByLookupId):
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            read(**reads.arguments(read.__name__))
+    transaction.Abort()
+    assert body(queue.ReceiveLastByLookupId()) == "f"
+    assert body(queue.ReceiveFirstByLookupId()) == "a"
+
+
+def with_both_ends_locked(service: MSMQService) -> tuple[MSMQQueue, MSMQQueue, MSMQTransaction]:
+    """A queue of a to f, another view of it, and the transaction that has locked a and f there."""
+    info = filled(service, *"abcdef", is_transactional=True)
+    queue, taker = opened(info), opened(info)
+    a, *_, f = [message.LookupId for message in reads.walk(queue)]
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    for locked in (a, f):
+        taker.ReceiveByLookupId(locked, transaction)
+    return queue, taker, transaction
 
 
 @pytest.mark.spec("AC-3.11-01", "AC-3.11-02")
@@ -258,6 +316,11 @@ def test_a_message_brings_what_was_wanted(service: MSMQService) -> None:
     destination = full.DestinationQueueInfo
     assert destination is not None
     assert destination.QueueGuid == info.QueueGuid
+    for wanted in (True, False):
+        send(service, info, "c", ConnectorTypeGuid=reads.CONNECTOR)
+        found = queue.Receive(WantConnectorType=wanted, ReceiveTimeout=0)
+        assert found is not None
+        assert (found.ConnectorTypeGuid == reads.CONNECTOR) is wanted
 
 
 @pytest.mark.spec("AC-3.11.4-03", "AC-3.11.4-04", "AC-3.11.4-05")
@@ -273,7 +336,16 @@ def test_a_transactional_read_locks_until_the_outcome(service: MSMQService) -> N
     filling.Commit()
     reader, looker = opened(info), opened(info, PEEK)
     reading = dispenser.BeginTransaction()
+    identifier = reading.attached().GetTransactionInfo().uow
+
+    def known() -> list[bytes]:
+        listed = control_pb2.ListTransactionsRequest()
+        reply = ask(service, lambda stubs: stubs.clients.ListTransactions, listed)
+        return [each.identifier for each in reply.transactions]
+
+    assert identifier not in known()
     assert body(reader.Receive(Transaction=reading, ReceiveTimeout=0)) == "a"
+    assert identifier in known()
     assert body(looker.Peek(ReceiveTimeout=0)) == "b"
     reading.Abort()
     assert body(looker.Peek(ReceiveTimeout=0)) == "a"
@@ -281,8 +353,21 @@ def test_a_transactional_read_locks_until_the_outcome(service: MSMQService) -> N
         reader.Receive(Transaction="mine", ReceiveTimeout=0)  # type: ignore[arg-type]
     with fails(E_INVALIDARG):  # it represents no transaction
         reader.Receive(Transaction=MSMQTransaction(), ReceiveTimeout=0)
+    # Taken in a transaction it is copied to the journal by the commit, otherwise at once.
+    info.Journal = 1
+    info.Update()
+    journal = opened(info_of(service, name=f"{info.FormatName};JOURNAL"))
+    reading = dispenser.BeginTransaction()
+    assert body(reader.Receive(reading, ReceiveTimeout=0)) == "a"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        journal.Receive(ReceiveTimeout=0)
+    reading.Commit()
+    assert body(journal.Receive(ReceiveTimeout=0)) == "a"
     single = MQTRANSACTION.MQ_SINGLE_MESSAGE
-    assert body(reader.Receive(Transaction=single, ReceiveTimeout=0)) == "a"
+    assert body(reader.Receive(Transaction=single, ReceiveTimeout=0)) == "b"
+    assert body(journal.Receive(ReceiveTimeout=0)) == "b"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        reader.Receive(ReceiveTimeout=0)
 
 
 @pytest.mark.spec("AC-3.11.4-10", "AC-2.2.2.1-03", "AC-2.2.2.1-01")
@@ -330,7 +415,38 @@ def test_a_cursor_moves_by_peeking_and_receiving(service: MSMQService) -> None:
     with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
         queue.PeekNext(ReceiveTimeout=0)
     queue.Reset()
+    with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):  # before the first one again
+        queue.PeekNext(ReceiveTimeout=0)
     assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "a"
+    with fails(OLE_E_BLANK):
+        MSMQQueue(service).Reset()
+    queue.Close()
+    with fails(E.MQ_ERROR_INVALID_HANDLE):
+        queue.Reset()
+
+
+@pytest.mark.spec("AC-3.11.4.1.16-01")
+def test_a_receive_at_the_cursor_passes_locked_ones_and_waits_at_the_end(
+    service: MSMQService,
+) -> None:
+    info = filled(service, "a", "b", "c", is_transactional=True)
+    queue, taker = opened(info), opened(info)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    assert body(taker.Receive(transaction, ReceiveTimeout=0)) == "a"
+    assert body(queue.ReceiveCurrent(ReceiveTimeout=0)) == "b"
+    assert body(queue.ReceiveCurrent(ReceiveTimeout=0)) == "c"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.ReceiveCurrent(ReceiveTimeout=0)
+    found: list[object] = []
+    waiting = threading.Thread(target=lambda: found.append(body(queue.ReceiveCurrent())))
+    waiting.start()
+    transaction.Abort()  # in front of the cursor
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    send(service, info, "late")
+    waiting.join(WAIT_S)
+    assert found == ["late"]
+    assert body(queue.Receive(ReceiveTimeout=0)) == "a"
 
 
 def test_a_cursor_passes_over_what_is_locked(service: MSMQService) -> None:
@@ -369,6 +485,9 @@ def test_peeks_by_lookup_id(service: MSMQService) -> None:
         queue.PeekNextByLookupId(last.LookupId)
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         queue.PeekPreviousByLookupId(first.LookupId)
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.PeekByLookupId(int(last.LookupId) + 1)
+    assert [message.Body for message in reads.walk(queue)] == ["a", "b", "c"]  # kept
     for call in (queue.PeekByLookupId, queue.PeekNextByLookupId, queue.PeekPreviousByLookupId):
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
             call(0)
@@ -426,7 +545,18 @@ def test_receives_by_lookup_id(service: MSMQService) -> None:
     assert body(queue.ReceivePreviousByLookupId(last.LookupId)) == "e"
     assert body(queue.ReceiveByLookupId(last.LookupId)) == "f"
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
-        queue.ReceiveByLookupId(last.LookupId)
+        queue.ReceivePreviousByLookupId(first.LookupId)
+    final = queue.PeekLastByLookupId()
+    assert final is not None
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.ReceiveNextByLookupId(final.LookupId)
+    for by_id in (
+        queue.ReceiveByLookupId, queue.ReceiveNextByLookupId, queue.ReceivePreviousByLookupId,
+    ):  # fmt: skip
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            by_id(last.LookupId)
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            by_id(0)
     assert body(queue.ReceiveFirstByLookupId()) == "a"
     assert body(queue.ReceiveLastByLookupId()) == "d"
     assert body(queue.ReceiveLastByLookupId()) == "c"

@@ -86,6 +86,9 @@ def test_there_is_no_distributed_coordinator(service: MSMQService) -> None:
     "AC-3.8.4.1.1-01", "AC-3.8.4.1.1-02", "AC-3.8.4.1.1-03", "AC-3.8.4.1.1-05", "AC-3.9.4.1.2-01"
 )
 def test_commit_is_synchronous_plain_and_once(service: MSMQService) -> None:
+    # There are no external transactions (AC-3.8.4.1.1-04); nor in the next test.
+    with fails(0x8007_0057):  # it stands for no transaction
+        MSMQTransaction().Commit()
     pair = Pair(service)
     transaction = MSMQTransactionDispenser(service).BeginTransaction()
     pair.send(transaction)
@@ -109,6 +112,8 @@ def test_commit_is_synchronous_plain_and_once(service: MSMQService) -> None:
 
 @pytest.mark.spec("AC-3.8.4.1.2-01", "AC-3.8.4.1.2-02", "AC-3.8.4.1.2-03", "AC-3.9.4.1.3-01")
 def test_abort_is_synchronous_plain_and_once(service: MSMQService) -> None:
+    with fails(0x8007_0057):  # it stands for no transaction
+        MSMQTransaction().Abort()
     pair = Pair(service)
     transaction = MSMQTransactionDispenser(service).BeginTransaction()
     pair.send(transaction)

@@ -83,7 +83,7 @@ def test_the_own_entry_is_written_for_others(qm: Qm) -> None:
     assert qm.json("directory", "manager", "list") == []
 
 
-@pytest.mark.spec("AC-3.2.4.2.1-01", "AC-3.2.4.2.1-06", "DM-3.1.1.19-01", "AC-3.2.4.2.1-09")
+@pytest.mark.spec("DM-3.1.1.19-01")
 def test_certificates_are_registered_listed_and_removed(
     qm: Qm, signer: Signer, tmp_path: Path
 ) -> None:

@@ -33,18 +33,23 @@ async def test_sends_happen_once_while_the_leader_dies(made: Clients) -> None:
     async with made.client(first=leader) as client:
         queue = await client.open_queue(PLAIN)
         sending = [
-            asyncio.ensure_future(client.send(PLAIN, Message(body=b"%d" % number)))
-            for number in range(100)
+            asyncio.ensure_future(client.send(PLAIN, recoverable(number))) for number in range(100)
         ]
         await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
         await made.kill_leader()
         sending += [
-            asyncio.ensure_future(client.send(PLAIN, Message(body=b"%d" % number)))
+            asyncio.ensure_future(client.send(PLAIN, recoverable(number)))
             for number in range(100, 200)
         ]
         await asyncio.gather(*sending)
-        bodies = [message.body async for message in queue.browse()]
-        assert sorted(bodies) == sorted(b"%d" % number for number in range(200))
+        found = [message async for message in queue.browse()]
+        assert all(message.is_recoverable for message in found)
+        wanted = sorted(b"%d" % number for number in range(200))
+        assert sorted(message.body for message in found) == wanted
+
+
+def recoverable(number: int) -> Message:
+    return Message(body=b"%d" % number, recoverable=True)
 
 
 @scenario(3)

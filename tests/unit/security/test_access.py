@@ -97,7 +97,9 @@ def test_supplied_security_is_kept_in_self_relative_form() -> None:
     assert parse_descriptor(written) == made
 
 
-@pytest.mark.spec("DM-3.1.7.1.3.1-03", "DM-3.1.7.1.3.1-04")
+@pytest.mark.spec(
+    "DM-3.1.7.1.3.1-03", "DM-3.1.7.1.3.1-04", "AC-3.10.4.1.26.1-02", "AC-3.10.4.1.26.1-05"
+)
 def test_a_caller_outside_the_realm_becomes_anonymous_and_the_queue_open() -> None:
     stranger = default_queue_descriptor(ALICE, is_domain_user=False)
     assert stranger.owner == ANONYMOUS
@@ -111,6 +113,16 @@ def test_a_caller_outside_the_realm_becomes_anonymous_and_the_queue_open() -> No
         ALICE, is_domain_user=False, supplied=SecurityDescriptor(owner=bytes(ALICE), dacl=acl)
     )
     assert (kept.owner, kept.dacl) == (ANONYMOUS, acl)
+    # A member of the realm stays the owner and has everything; its machine and others see it.
+    made = default_queue_descriptor(ALICE, is_domain_user=True, machine=MACHINE)
+    assert made.owner == ALICE
+    assert made.dacl == Acl(
+        (
+            Ace(ACE_ALLOWED, 0, SEEN_BY_ALL, EVERYONE),
+            Ace(ACE_ALLOWED, 0, SEEN_BY_ALL, MACHINE),
+            Ace(ACE_ALLOWED, 0, QUEUE_GENERIC_ALL, ALICE),
+        )
+    )
 
 
 @pytest.mark.spec(
@@ -121,6 +133,25 @@ def test_a_caller_outside_the_realm_becomes_anonymous_and_the_queue_open() -> No
     "DM-3.1.7.1.3.1-08",
 )
 def test_default_entries_and_their_order() -> None:
+    default_entries_in_order()
+
+
+@pytest.mark.spec("AC-3.10.4.1.26.1-01", "AC-3.10.4.1.26.1-03")
+def test_a_default_list_in_its_order_is_written_self_relative() -> None:
+    default_entries_in_order()
+    made = default_queue_descriptor(
+        ALICE, is_domain_user=True, machine=MACHINE, is_reachable_by_srmp=True
+    )
+    written = write_descriptor(made)
+    assert written[3] & 0x80
+    assert parse_descriptor(written) == made
+
+
+SEEN_BY_ALL = 0x20 | 0x20000
+"""MQSEC_GET_QUEUE_PROPERTIES and MQSEC_GET_QUEUE_PERMISSIONS [MS-MQMQ 2.2.25]."""
+
+
+def default_entries_in_order() -> None:
     made = default_queue_descriptor(
         ALICE, is_domain_user=True, machine=MACHINE, is_reachable_by_srmp=True
     )

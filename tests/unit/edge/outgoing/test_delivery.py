@@ -97,7 +97,9 @@ def test_what_the_old_leader_learnt_and_could_not_commit_is_learnt_again() -> No
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.5.6-08", "DM-3.1.1.4-02", "QB-3.1.7.1.3-01", "QB-3.1.1.6-01")
+@pytest.mark.spec(
+    "QB-3.1.5.6-08", "DM-3.1.1.4-02", "QB-3.1.7.1.3-01", "QB-3.1.1.6-01", "AC-3.5.4.1.6-01"
+)
 def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.padding import PKCS7
 
+from qm.client.mqac.constants import MQMSGPRIVLEVEL
 from qm.edge.outgoing.encrypting import (
     SEND_KEY_LIFETIME_S,
     SEND_KEYS_MAX,
@@ -28,7 +29,7 @@ from qm.names.format_name import PrivateName
 from qm.names.guid import guid_text
 from qm.node.config.loading import parse
 from qm.node.upkeep.msmq_endpoint import outgoing_settings
-from qm.security.body_ciphers import decrypt_body
+from qm.security.body_ciphers import SessionKey, decrypt_body
 from qm.security.body_encryption import EncryptionPolicy
 from qm.security.providers import Provider
 from qm.security.session_keys import public_key_blob, unwrapped
@@ -105,13 +106,17 @@ def private(level: int, algorithm: int = EncryptionAlgorithm.RC4) -> dict[str, o
 
 def opened(message: UserMessage) -> bytes:
     """Return the body as its receiver reads it."""
+    return decrypt_body(session_key_of(message), message.properties.message_body)
+
+
+def session_key_of(message: UserMessage) -> SessionKey:
+    """Return the key with which a message came."""
     security, properties = message.security, message.properties
     assert security is not None
     assert security.is_body_encrypted
     level = PrivacyLevel(properties.privacy_level)
     algorithm = EncryptionAlgorithm(properties.encryption_algorithm)
-    key = unwrapped(security.encryption_key, level, algorithm, KEYS[Provider(level)])
-    return decrypt_body(key, properties.message_body)
+    return unwrapped(security.encryption_key, level, algorithm, KEYS[Provider(level)])
 
 
 def opened_by_hand(message: UserMessage) -> bytes:
@@ -188,6 +193,33 @@ def test_bodies_arrive_encrypted_and_stay_here_in_clear() -> None:
                 assert key_bits(message) == BITS.get(algorithm, BITS[level])
             await until(lambda: len(cluster.journal()) == len(PAIRS))
             assert all(body.isdigit() for body in cluster.journal())
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-2.2.2.15-01", "AC-2.2.2.15-02")
+def test_a_level_asks_for_so_many_bits() -> None:
+    levels = MQMSGPRIVLEVEL
+    bits = {
+        levels.MQMSG_PRIV_LEVEL_NONE: 0,
+        levels.MQMSG_PRIV_LEVEL_BODY_BASE: 40,
+        levels.MQMSG_PRIV_LEVEL_BODY_ENHANCED: 128,
+    }
+    assert [*bits] == [0, 1, 3]
+
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            know_peer(cluster.world, addresses=(HOST,))
+            for level in bits:
+                queue = cluster.send(TO_PEER, properties=private(level))
+            await until(lambda: len(peer.taken) == len(bits), lambda: cluster.manager.report(queue))
+            for message, length in zip(peer.taken, bits.values(), strict=True):
+                if length:
+                    assert session_key_of(message).effective_bits == length
+                    assert not message.properties.message_body.isdigit()
+                else:
+                    assert message.security is None
+                    assert message.properties.message_body.isdigit()
 
     run(scenario())
 

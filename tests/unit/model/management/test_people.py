@@ -206,15 +206,28 @@ def test_a_user_has_one_internal_certificate(world: World) -> None:
     assert found is not None
     assert found.certificates == (b"external", b"new")
     assert people.internal_digest(world.machine.view, ALICE) == certificate_digest(b"new")
+    assert directory(world).users_with(certificate_digest(b"old")) == ()
     assert remove(world, ALICE, b"new") is SUCCESS
     assert people.internal_digest(world.machine.view, ALICE) == b""
+    # Who may not write the user does not take the one away either.
+    assert register(world, ALICE, b"kept", is_internal=True) is SUCCESS
+    found = directory(world).user(ALICE)
+    clerks_alone_administer(world)
+    newer = register(world, ALICE, b"newer", sender=BOB, is_internal=True)
+    assert newer == ErrorCode.MQ_ERROR_ACCESS_DENIED
+    assert directory(world).user(ALICE) == found
+    assert people.internal_digest(world.machine.view, ALICE) == certificate_digest(b"kept")
 
 
-def test_certificates_are_registered_for_oneself_or_by_who_may(world: World) -> None:
+def clerks_alone_administer(world: World) -> None:
     rights = int(MachineAccess.SET_MACHINE_PROPERTIES)
     dacl = Acl((Ace(ACE_ALLOWED, 0, rights, CLERKS),))
     changes = {"security": encode_attribute(write_descriptor(SecurityDescriptor(dacl=dacl)))}
     assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+
+
+def test_certificates_are_registered_for_oneself_or_by_who_may(world: World) -> None:
+    clerks_alone_administer(world)
     assert register(world, ALICE, b"mine", sender=BOB) == ErrorCode.MQ_ERROR_ACCESS_DENIED
     assert register(world, ALICE, b"mine", sender=CLERKS) is SUCCESS
     assert register(world, BOB, b"mine", sender=BOB) is SUCCESS

@@ -4,6 +4,7 @@ from array import array
 
 import pytest
 
+from qm.client.mqac.constants import MQMSGTRACE
 from qm.model.values import commands
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
 from qm.wire.codes import ErrorCode
@@ -22,12 +23,15 @@ def traced(sender: Sender, count: int, wanted: bytes) -> int:
     return sender.one(commands.TransferTraced(sender.queue_id, numbers, wanted, HOP)).status
 
 
+@pytest.mark.spec("AC-2.2.2.13-01")
 def test_every_message_is_reported_to_the_queue_that_it_names(sender: Sender) -> None:
     reports = sender.create("reports")
     sender.send()
     wanted = sender.record(reports).identifier
     assert traced(sender, 2, wanted * 2) == 0
-    assert len(sender.positions(reports)) == 2
+    found = sender.positions(reports)
+    assert len(found) == 2  # one for each that takes this hop
+    assert (MQMSGTRACE.MQMSG_TRACE_NONE, MQMSGTRACE.MQMSG_SEND_ROUTE_TO_REPORT_QUEUE) == (0, 1)
 
 
 def test_numbers_and_names_must_be_as_many_and_bounded(sender: Sender) -> None:
