@@ -25,6 +25,7 @@ VT_BYTES: Final = 0x2011
 _WAS_ENCRYPTED: Final = 0x0400
 _AUTHENTICATED: Final = 0x8000
 """MessageBatch.flags."""
+_SENDER_TYPES: Final = {None: None, False: SENDER_ID_NONE, True: SENDER_ID_SID}
 
 
 class PacketSigner(Protocol):
@@ -88,8 +89,10 @@ class Message(msgspec.Struct, kw_only=True):
     """Who signs it: `qm.client.signing.Signer`. Its private key does not leave this process."""
     sender_id: bytes = b""
     """SID for which receivers have the certificate; empty: the caller's at this cluster."""
-    names_sender: bool = False
-    """Whether an unsigned message names the caller's SID, which proves nothing."""
+    names_sender: bool | None = None
+    """Whether it names the caller's SID, which proves nothing if it is not signed; None: if it is
+    signed.
+    """
     privacy_level: int = 0
     """How its body is encrypted on its way: 0 not at all, 1 with 40 bits, 3 with 128, 5 AES."""
 
@@ -125,7 +128,7 @@ class Message(msgspec.Struct, kw_only=True):
             authentication_level=self.authentication_level,
             sender_certificate=b"" if self.signer is None else self.signer.certificate,
             sender_id=self.sender_id,
-            sender_id_type=SENDER_ID_SID if self.names_sender else SENDER_ID_NONE,
+            sender_id_type=_SENDER_TYPES[self.names_sender],
             privacy_level=self.privacy_level,
         )
 

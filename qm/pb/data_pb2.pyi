@@ -590,6 +590,9 @@ class Properties(_message.Message):
     arrived_time_s: _builtins.int
     sender_id: _builtins.bytes
     sender_id_type: _builtins.int
+    """Of a message to send: 1 names the caller by its SID, or sender_id, and 0 nobody; unset: what
+    is signed names the caller.
+    """
     signature: _builtins.bytes
     is_first_in_transaction: _builtins.bool
     is_last_in_transaction: _builtins.bool
@@ -646,7 +649,7 @@ class Properties(_message.Message):
         sent_time_s: _builtins.int = ...,
         arrived_time_s: _builtins.int = ...,
         sender_id: _builtins.bytes = ...,
-        sender_id_type: _builtins.int = ...,
+        sender_id_type: _builtins.int | None = ...,
         signature: _builtins.bytes = ...,
         is_first_in_transaction: _builtins.bool = ...,
         is_last_in_transaction: _builtins.bool = ...,
@@ -659,18 +662,22 @@ class Properties(_message.Message):
         authentication_provider_name: _builtins.str = ...,
         transaction_status_queue: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_time_to_be_received_s", b"_time_to_be_received_s", "_time_to_reach_queue_s", b"_time_to_reach_queue_s", "priority", b"priority", "time_to_be_received_s", b"time_to_be_received_s", "time_to_reach_queue_s", b"time_to_reach_queue_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_sender_id_type", b"_sender_id_type", "_time_to_be_received_s", b"_time_to_be_received_s", "_time_to_reach_queue_s", b"_time_to_reach_queue_s", "priority", b"priority", "sender_id_type", b"sender_id_type", "time_to_be_received_s", b"time_to_be_received_s", "time_to_reach_queue_s", b"time_to_reach_queue_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_time_to_be_received_s", b"_time_to_be_received_s", "_time_to_reach_queue_s", b"_time_to_reach_queue_s", "acknowledgements", b"acknowledgements", "administration_queue", b"administration_queue", "administration_queues", b"administration_queues", "application_tag", b"application_tag", "arrived_time_s", b"arrived_time_s", "authentication_level", b"authentication_level", "authentication_provider_name", b"authentication_provider_name", "authentication_provider_type", b"authentication_provider_type", "body", b"body", "body_type", b"body_type", "connector_type", b"connector_type", "correlation_id", b"correlation_id", "dead_letter", b"dead_letter", "delivery", b"delivery", "destination_queue", b"destination_queue", "destination_symmetric_key", b"destination_symmetric_key", "destinations", b"destinations", "encryption_algorithm", b"encryption_algorithm", "extension", b"extension", "hash_algorithm", b"hash_algorithm", "is_first_in_transaction", b"is_first_in_transaction", "is_last_in_transaction", b"is_last_in_transaction", "journal", b"journal", "label", b"label", "lookup_identifier", b"lookup_identifier", "message_class", b"message_class", "message_id", b"message_id", "priority", b"priority", "privacy_level", b"privacy_level", "response_queue", b"response_queue", "response_queues", b"response_queues", "sender_certificate", b"sender_certificate", "sender_id", b"sender_id", "sender_id_type", b"sender_id_type", "sent_time_s", b"sent_time_s", "signature", b"signature", "soap_body", b"soap_body", "soap_header", b"soap_header", "source_machine", b"source_machine", "time_to_be_received_s", b"time_to_be_received_s", "time_to_reach_queue_s", b"time_to_reach_queue_s", "trace", b"trace", "tracing_queue", b"tracing_queue", "transaction_id", b"transaction_id", "transaction_status_queue", b"transaction_status_queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_sender_id_type", b"_sender_id_type", "_time_to_be_received_s", b"_time_to_be_received_s", "_time_to_reach_queue_s", b"_time_to_reach_queue_s", "acknowledgements", b"acknowledgements", "administration_queue", b"administration_queue", "administration_queues", b"administration_queues", "application_tag", b"application_tag", "arrived_time_s", b"arrived_time_s", "authentication_level", b"authentication_level", "authentication_provider_name", b"authentication_provider_name", "authentication_provider_type", b"authentication_provider_type", "body", b"body", "body_type", b"body_type", "connector_type", b"connector_type", "correlation_id", b"correlation_id", "dead_letter", b"dead_letter", "delivery", b"delivery", "destination_queue", b"destination_queue", "destination_symmetric_key", b"destination_symmetric_key", "destinations", b"destinations", "encryption_algorithm", b"encryption_algorithm", "extension", b"extension", "hash_algorithm", b"hash_algorithm", "is_first_in_transaction", b"is_first_in_transaction", "is_last_in_transaction", b"is_last_in_transaction", "journal", b"journal", "label", b"label", "lookup_identifier", b"lookup_identifier", "message_class", b"message_class", "message_id", b"message_id", "priority", b"priority", "privacy_level", b"privacy_level", "response_queue", b"response_queue", "response_queues", b"response_queues", "sender_certificate", b"sender_certificate", "sender_id", b"sender_id", "sender_id_type", b"sender_id_type", "sent_time_s", b"sent_time_s", "signature", b"signature", "soap_body", b"soap_body", "soap_header", b"soap_header", "source_machine", b"source_machine", "time_to_be_received_s", b"time_to_be_received_s", "time_to_reach_queue_s", b"time_to_reach_queue_s", "trace", b"trace", "tracing_queue", b"tracing_queue", "transaction_id", b"transaction_id", "transaction_status_queue", b"transaction_status_queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__sender_id_type: _TypeAlias = _typing.Literal["sender_id_type"]  # noqa: Y015
+    _WhichOneofArgType__sender_id_type: _TypeAlias = _typing.Literal["_sender_id_type", b"_sender_id_type"]  # noqa: Y015
     _WhichOneofReturnType__time_to_be_received_s: _TypeAlias = _typing.Literal["time_to_be_received_s"]  # noqa: Y015
     _WhichOneofArgType__time_to_be_received_s: _TypeAlias = _typing.Literal["_time_to_be_received_s", b"_time_to_be_received_s"]  # noqa: Y015
     _WhichOneofReturnType__time_to_reach_queue_s: _TypeAlias = _typing.Literal["time_to_reach_queue_s"]  # noqa: Y015
     _WhichOneofArgType__time_to_reach_queue_s: _TypeAlias = _typing.Literal["_time_to_reach_queue_s", b"_time_to_reach_queue_s"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sender_id_type) -> _WhichOneofReturnType__sender_id_type | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__time_to_be_received_s) -> _WhichOneofReturnType__time_to_be_received_s | None: ...
     @_typing.overload

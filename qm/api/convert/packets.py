@@ -180,7 +180,9 @@ class PacketBuilder:
             raise MsmqError(ErrorCode.MQ_ERROR_CERTIFICATE_NOT_PROVIDED)
         for place, target in enumerate(targets):
             _check_target(target, f"targets[{place}]")
-        return self._checked(given, targets, given.sender_id or self._who.sids[0])[0]
+        is_anonymous = given.HasField("sender_id_type") and not given.sender_id_type
+        sender = given.sender_id or (b"" if is_anonymous else self._who.sids[0])
+        return self._checked(given, targets, sender)[0]
 
     def _bound_copies(self, more_bytes: int) -> None:
         """Raise InvalidArgument if the copies together would be too long."""
