@@ -22,7 +22,7 @@ from qm.api.propose.control_once import UNNUMBERED
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster, OutcomeUnknown, Unavailable
 from qm.model.messages.cursors import Cursor, CursorAnswer
-from qm.model.queries import PositionInfo, last_key, peek
+from qm.model.queries import PositionInfo, get_peer, last_key, peek
 from qm.model.values.commands import CloseQueue, Move, OpenQueue, PurgeQueue, Selector, SelectorKind
 from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
 from qm.model.values.results import RequestResult, columns_of
@@ -82,6 +82,7 @@ from qm.rpc.remote_read.sessions import ReadSession
 from qm.rpc.security.provider import Identity
 from qm.rpc.server.call import Call
 from qm.wire.codes import MQ_OK, ErrorCode
+from qm.wire.guid import Guid
 
 FINISH_MAX_S: Final = 5.0
 """For sessions to end when the node stops."""
@@ -417,7 +418,7 @@ class RemoteRead:
         """Answer with the message; nobody there any more, or no body: what was lent goes back."""
         is_lent = isinstance(found, RequestResult)
         try:
-            answer = await self._message(given, opened, found)
+            answer = await self._message(call, given, opened, found)
         except (ApiError, Unavailable, KeyError):
             answer = failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         if call.is_open and (answer.status == MQ_OK or not is_lent):
@@ -430,17 +431,32 @@ class RemoteRead:
         if call.is_open:
             call.answer(answer)
 
-    async def _message(self, given: StartIn, opened: OpenedQueue, found: Found) -> StartOut:
+    async def _message(
+        self, call: Call, given: StartIn, opened: OpenedQueue, found: Found
+    ) -> StartOut:
         if isinstance(found, RequestResult):
             columns = columns_of([found])
         else:
             columns = columns_of_positions([found])
         await self._ports.bodies.ready(columns)
         stored = self._ports.bodies.of_all(columns).block
-        packet = reader_packet(stored, address="", subqueue=self._subqueue(opened.queue_id))
+        address = self._sender_address(call, found.source_queue_manager)
+        packet = reader_packet(stored, address=address, subqueue=self._subqueue(opened.queue_id))
         sections = sections_of(packet, given.body_max)
         sequence = found.lookup_identifier & SEQUENCE_MASK
         return StartOut(found.arrival_time, sequence, len(sections), sections, MQ_OK)
+
+    def _sender_address(self, call: Call, queue_manager: Guid) -> str:
+        """Return the address that a queue manager speaks from, "" if it is bound to none.
+
+        What this cluster's clients sent is from where the reader has found it.
+        """
+        view = self._ports.cluster.view
+        manager = view.ledger.manager
+        if manager is not None and manager.identifier == queue_manager:
+            return call.local[0]
+        peer = get_peer(view, queue_manager)
+        return "" if peer is None else peer.address
 
     def _subqueue(self, queue_id: int) -> str:
         queue = self._ports.cluster.view.ledger.queue(queue_id)

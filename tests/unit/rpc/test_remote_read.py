@@ -1,7 +1,9 @@
 """Remote read on real nodes, by the methods of [MS-MQRR]."""
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -410,6 +412,22 @@ def test_a_message_that_goes_back_is_read_again_only_after_the_delay() -> None:
         assert (await reader.start(handle)).status == TIMEOUT
         waiting = reader.start(handle, timeout_ms=INFINITE, request=3)
         assert body(await asyncio.wait_for(waiting, 20)) == b"later"
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-2.2.5.1-05", "RR-2.2.5.5-01")
+def test_a_packet_says_where_its_sender_is() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        reader = await world.reader()
+        found = await reader.start(await reader.open())
+        assert found.sections is not None
+        packet = found.sections[0].data
+        assert packet is not None
+        host = ip_address((await world.harness.leader()).host).packed
+        assert packet[32:48] == struct.pack("<HHI", 4, 1, 0) + host + bytes(4)
+        assert packet[-28:] == struct.pack("<IHHI", 28, 4, 1, 0) + host + bytes(12)
 
     in_world(scenario)
 
