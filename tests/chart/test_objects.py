@@ -20,6 +20,9 @@ import msgspec
 import pytest
 
 from qm.cli.main import main
+from qm.node.config.loading import section
+from qm.node.config.schema import NodeConfig, RpcSection
+from qm.node.upkeep.rpc_endpoint import port_of
 from qm.store.sealing import KEY_BYTES
 from tests.chart.custom_kinds import CUSTOM_KINDS
 from tests.chart.rendering import (
@@ -36,6 +39,7 @@ from tests.chart.rendering import (
     pod_specs,
     render,
 )
+from tests.unit.node.config.test_loading import SOUND
 
 KUBERNETES = "1.32"
 ALL_VALUES = [pytest.param(example(path), id=path.stem) for path in EXAMPLES] + [
@@ -89,7 +93,8 @@ def test_every_port_of_a_service_exists_in_the_pod(values: Object) -> None:
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     for service in of_kind(objects, "Service"):
         for port in service["spec"]["ports"]:
-            assert ports[port["targetPort"]] == port["port"]
+            if not port["name"].startswith("rpc"):  # they have a test of their own
+                assert ports[port["targetPort"]] == port["port"]
 
 
 @pytest.mark.parametrize("values", ALL_VALUES)
@@ -564,3 +569,26 @@ def test_every_value_is_in_the_readme_and_in_the_schema() -> None:
                 assert f"`{name}`" in readme, f"{name} is not in the README"
 
     walk(chart().values, schema["properties"], "")
+
+
+@pytest.mark.spec("RP-OUR-vip-01")
+def test_each_member_has_the_port_that_its_mapper_tells() -> None:
+    objects = render(secured(rpc={"enabled": True}, replicas=5, founders=3))
+    rpc = msgspec.convert(node_config(objects)["rpc"], RpcSection)
+    (stateful_set,) = of_kind(objects, "StatefulSet")
+    name = stateful_set["metadata"]["name"]
+    services = {one["metadata"]["name"]: one["spec"] for one in of_kind(objects, "Service")}
+    mapper = services[f"{name}-rpc"]
+    assert [(each["port"], each["targetPort"]) for each in mapper["ports"]] == [(135, "rpc-mapper")]
+    (container,) = stateful_set["spec"]["template"]["spec"]["containers"]
+    named = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert named["rpc-mapper"] == rpc.mapper_port
+    for ordinal in range(5):
+        node = msgspec.structs.replace(section(SOUND, NodeConfig, {}), name=f"{name}-{ordinal}")
+        port = port_of(msgspec.structs.replace(node, rpc=rpc))
+        found = services[f"{name}-rpc-{ordinal}"]
+        assert found["selector"]["statefulset.kubernetes.io/pod-name"] == f"{name}-{ordinal}"
+        assert [(each["port"], each["targetPort"]) for each in found["ports"]] == [(port, port)]
+    assert not [
+        each for each in of_kind(render(secured()), "Service") if "rpc" in each["metadata"]["name"]
+    ]

@@ -136,3 +136,28 @@ undoes a change of scale nor conflicts with who made it */}}
 {{- end -}}
 {{- dig "spec" "replicas" .Values.replicas $live -}}
 {{- end -}}
+
+{{/* Labels and annotations of the Services of RPC. */}}
+{{- define "quorate.rpcMetadata" -}}
+labels: {{- include "quorate.labels" . | nindent 2 }}
+{{- with .Values.rpc.service.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What the Services of RPC have in common. */}}
+{{- define "quorate.rpcService" -}}
+type: {{ .Values.rpc.service.type }}
+{{- if eq .Values.rpc.service.type "LoadBalancer" }}
+externalTrafficPolicy: {{ .Values.rpc.service.externalTrafficPolicy }}
+{{- with .Values.rpc.service.loadBalancerIP }}
+loadBalancerIP: {{ . | quote }}
+{{- end }}
+{{- with .Values.rpc.service.loadBalancerClass }}
+loadBalancerClass: {{ . }}
+{{- end }}
+{{- with .Values.rpc.service.loadBalancerSourceRanges }}
+loadBalancerSourceRanges: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
