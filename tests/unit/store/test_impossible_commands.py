@@ -118,7 +118,7 @@ NAME_MAKERS: tuple[Callable[[Any], QueueName], ...] = (
 
 
 ADDRESSES = ("", "10.0.0.7", "10.0.0.66", "2001:db8::7%eth0", "nonsense")
-SEND_PLACES = ("packets", "targets", "body_index", "body_offset", "first_ordinal")
+SEND_PLACES = ("packets", "targets", "body_index", "body_offset", "first_ordinal", "facts")
 
 
 class Maker:
@@ -249,7 +249,23 @@ class Maker:
             for one in msgspec.structs.fields(commands.Send)
             if one.name not in SEND_PLACES
         }
+        # One per target, as the wire form wants it, or none.
+        fields["facts"] = tuple(self.facts() for _ in copies) if chance.random() < 0.5 else ()
         return commands.Send.of(fields.pop("request"), copies, **fields)
+
+    def facts(self) -> commands.Facts:
+        chance = self.chance
+        known: dict[str, Any] = {
+            "signature": chance.choice(list(commands.SignatureFact)),
+            "signature_version": chance.choice((0, 1, 3, 5, U32)),
+            "hash_algorithm": chance.choice((0, 0x8001, 0x800E, U32)),
+        }
+        others = {
+            one.name: self.field(one.name, one.type)
+            for one in msgspec.structs.fields(commands.Facts)
+            if one.name not in known
+        }
+        return commands.Facts(**known, **others)
 
     def command(self) -> Command:
         """Return a command that the wire form can hold."""
