@@ -26,7 +26,7 @@ from qm.pb import control_pb2 as pb
 from qm.security.sid import Sid
 from qm.wire.access_mask import MachineAccess, QueueAccess
 
-DOCUMENT_MAX_BYTES: Final = 8 << 20
+DOCUMENT_MAX_BYTES: Final = 5 << 20
 QUEUES_PER_PAGE: Final = 100
 _LOCAL: Final = "."
 _NOT_SETTINGS: Final = frozenset(

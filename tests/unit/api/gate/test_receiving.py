@@ -8,9 +8,12 @@ import grpc
 import grpc.aio
 import pytest
 
+from qm.api.convert.definitions import DOCUMENT_MAX_BYTES
 from qm.api.gate import calls, receiving, turns
 from qm.api.gate.identity import Role
+from qm.client import sending
 from qm.pb import control_pb2, control_pb2_grpc, data_pb2, data_pb2_grpc
+from qm.wire.limits import PACKET_SIZE_MAX_BYTES
 from tests.cluster.harness import run
 from tests.unit.api.gate.half_sent import HalfSent
 from tests.unit.api.world import eventually, refused, world
@@ -71,6 +74,13 @@ def test_a_request_that_does_not_arrive_ends_and_makes_room(
             assert slow.labels(SEND, "DEADLINE_EXCEEDED")._value.get() == 4
 
     run(scenario())
+
+
+def test_what_may_be_sent_fits_into_a_request() -> None:
+    more = 1 << 20  # what describes it
+    assert DOCUMENT_MAX_BYTES + (64 << 10) <= receiving.REQUEST_MAX_BYTES
+    assert sending.BATCH_MAX_BYTES + more <= receiving.REQUEST_MAX_BYTES
+    assert PACKET_SIZE_MAX_BYTES + more <= receiving.REQUEST_MAX_BYTES
 
 
 def test_a_call_without_a_request_is_refused() -> None:
