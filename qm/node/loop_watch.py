@@ -1,13 +1,15 @@
 """How late the event loop is, and what held it up.
 
 Everything of a node runs in one loop: what holds it up delays heartbeats, and can cost the leader
-its lead. A thread looks on, and writes down where the loop's thread is while it is held up.
+its lead. A thread looks on, and writes down where the loop's thread is while it is held up, and how
+much of a processor that had: if little, it is the machine, a disk or a lock that keeps it.
 """
 
 import asyncio
 import logging
 import sys
 import threading
+import time
 import traceback
 from time import monotonic
 from typing import Final
@@ -32,7 +34,8 @@ class LoopWatch:
         self._lag = lag
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._beat_due_s = 0.0
+        self._cpu_clock = time.pthread_getcpuclockid(self._thread_id)
+        self._beat_due_s = self._beat_cpu_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="loop watch", daemon=True)
@@ -51,6 +54,7 @@ class LoopWatch:
 
     def _expect(self) -> None:
         self._beat_due_s = monotonic() + BEAT_S
+        self._beat_cpu_s = time.clock_gettime(self._cpu_clock)
         self._timer = self._loop.call_later(BEAT_S, self._beat)
 
     def _beat(self) -> None:
@@ -65,9 +69,11 @@ class LoopWatch:
             late_s = monotonic() - due_s
             if late_s > HELD_UP_S and due_s != told_s:
                 told_s = due_s
+                cpu_s = time.clock_gettime(self._cpu_clock) - self._beat_cpu_s
                 self._log.warning(
                     "held_up",
-                    f"the event loop has been held up for {late_s:.2f} s",
+                    f"the event loop has been held up for {late_s:.2f} s; its thread had"
+                    f" {cpu_s:.2f} s of a processor",
                     at=_stack_of(self._thread_id),
                 )
 

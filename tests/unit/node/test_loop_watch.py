@@ -37,6 +37,7 @@ def test_a_loop_that_is_held_up_is_measured_and_the_place_is_told(
         registry = uvloop.run(scenario()).registry
     (line,) = caplog.records
     assert "held up" in line.message
+    assert "of a processor" in line.message
     assert any("heavy_work" in place for place in line.fields["at"])  # type: ignore[attr-defined]
     beats = registry.get_sample_value(f"{LAG}_count")
     assert beats is not None
