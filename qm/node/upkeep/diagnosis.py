@@ -1,5 +1,6 @@
 """What support needs to know of a running node, without secrets and without messages."""
 
+import asyncio
 import platform
 import re
 import resource
@@ -48,7 +49,7 @@ class Diagnosis:
         return Diagnostics(
             platform=_platform(),
             configuration=redacted(self._config),
-            metrics=generate_latest(self._registry),
+            metrics=await asyncio.to_thread(generate_latest, self._registry),
             log_lines=recent_lines(),
             started_ms=self._started_ms,
             memory_bytes=_memory_bytes(),

@@ -1,6 +1,7 @@
 """Health over HTTP: the status codes that load balancers and probes act on."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import aiohttp
@@ -285,5 +286,25 @@ def test_metrics_that_could_not_be_made_are_made_again() -> None:
             await exposition.text()
         slow.is_broken = False
         assert await exposition.text() == b"1"
+
+    uvloop.run(scenario())
+
+
+def test_metrics_are_written_beside_the_event_loop() -> None:
+    """They held it up for as long as that takes, and a leader was taken for dead."""
+
+    def render() -> bytes:
+        time.sleep(0.3)
+        return b"1"
+
+    async def scenario() -> None:
+        asked = asyncio.create_task(Exposition(nothing, render, time.monotonic).text())
+        latest = 0.0
+        while not asked.done():
+            due = time.monotonic() + 0.01
+            await asyncio.sleep(0.01)
+            latest = max(latest, time.monotonic() - due)
+        assert asked.result() == b"1"
+        assert latest < 0.2
 
     uvloop.run(scenario())
