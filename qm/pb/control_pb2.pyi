@@ -175,6 +175,23 @@ COMMITTED: TransactionState.ValueType  # 2
 ABORTED: TransactionState.ValueType  # 3
 Global___TransactionState: _TypeAlias = TransactionState  # noqa: Y015
 
+class _OperationType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OperationTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OperationType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ENQUEUE: _OperationType.ValueType  # 0
+    DEQUEUE: _OperationType.ValueType  # 1
+    MOVE: _OperationType.ValueType  # 2
+
+class OperationType(_OperationType, metaclass=_OperationTypeEnumTypeWrapper): ...
+
+ENQUEUE: OperationType.ValueType  # 0
+DEQUEUE: OperationType.ValueType  # 1
+MOVE: OperationType.ValueType  # 2
+Global___OperationType: _TypeAlias = OperationType  # noqa: Y015
+
 @_typing.final
 class Member(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -3240,6 +3257,87 @@ class ListTransactionsRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTransactionsRequest: _TypeAlias = ListTransactionsRequest  # noqa: Y015
+
+@_typing.final
+class Operation(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    LOOKUP_IDENTIFIER_FIELD_NUMBER: _builtins.int
+    TARGET_QUEUE_ID_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    type: Global___OperationType.ValueType
+    queue_id: _builtins.int
+    lookup_identifier: _builtins.int
+    target_queue_id: _builtins.int
+    """Of a move; 0: none."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        type: Global___OperationType.ValueType = ...,
+        queue_id: _builtins.int = ...,
+        lookup_identifier: _builtins.int = ...,
+        target_queue_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lookup_identifier", b"lookup_identifier", "number", b"number", "queue_id", b"queue_id", "target_queue_id", b"target_queue_id", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Operation: _TypeAlias = Operation  # noqa: Y015
+
+@_typing.final
+class ListOperationsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDENTIFIER_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    identifier: _builtins.bytes
+    """Of the transaction, 16 bytes."""
+    page_size: _builtins.int
+    page_token: _builtins.str
+    def __init__(
+        self,
+        *,
+        identifier: _builtins.bytes = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identifier", b"identifier", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOperationsRequest: _TypeAlias = ListOperationsRequest  # noqa: Y015
+
+@_typing.final
+class ListOperationsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]: ...
+    def __init__(
+        self,
+        *,
+        operations: _abc.Iterable[Global___Operation] | None = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOperationsReply: _TypeAlias = ListOperationsReply  # noqa: Y015
 
 @_typing.final
 class ListTransactionsReply(_message.Message):

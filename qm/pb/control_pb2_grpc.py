@@ -2293,6 +2293,11 @@ class ClientControlStub:
                 request_serializer=qm_dot_pb_dot_control__pb2.ListTransactionsRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_control__pb2.ListTransactionsReply.FromString,
                 _registered_method=True)
+        self.ListOperations = channel.unary_unary(
+                '/quorate.control.v1.ClientControl/ListOperations',
+                request_serializer=qm_dot_pb_dot_control__pb2.ListOperationsRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ListOperationsReply.FromString,
+                _registered_method=True)
         self.ResolveTransaction = channel.unary_unary(
                 '/quorate.control.v1.ClientControl/ResolveTransaction',
                 request_serializer=qm_dot_pb_dot_control__pb2.ResolveTransactionRequest.SerializeToString,
@@ -2329,6 +2334,13 @@ class ClientControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListOperations(self, request, context):
+        """What an undecided transaction has done so far, in order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResolveTransaction(self, request, context):
         """Decide an in-doubt transaction instead of its coordinator.
         """
@@ -2358,6 +2370,11 @@ def add_ClientControlServicer_to_server(servicer, server):
                     servicer.ListTransactions,
                     request_deserializer=qm_dot_pb_dot_control__pb2.ListTransactionsRequest.FromString,
                     response_serializer=qm_dot_pb_dot_control__pb2.ListTransactionsReply.SerializeToString,
+            ),
+            'ListOperations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOperations,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ListOperationsRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ListOperationsReply.SerializeToString,
             ),
             'ResolveTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.ResolveTransaction,
@@ -2475,6 +2492,33 @@ class ClientControl:
             '/quorate.control.v1.ClientControl/ListTransactions',
             qm_dot_pb_dot_control__pb2.ListTransactionsRequest.SerializeToString,
             qm_dot_pb_dot_control__pb2.ListTransactionsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOperations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.ClientControl/ListOperations',
+            qm_dot_pb_dot_control__pb2.ListOperationsRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ListOperationsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -679,6 +679,8 @@ class ClientControlStub:
     CloseClient: _grpc.UnaryUnaryMultiCallable[_control_pb2.CloseClientRequest, _control_pb2.CloseClientReply]
     ListOpens: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListOpensRequest, _control_pb2.ListOpensReply]
     ListTransactions: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListTransactionsRequest, _control_pb2.ListTransactionsReply]
+    ListOperations: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListOperationsRequest, _control_pb2.ListOperationsReply]
+    """What an undecided transaction has done so far, in order."""
     ResolveTransaction: _grpc.UnaryUnaryMultiCallable[_control_pb2.ResolveTransactionRequest, _control_pb2.ResolveTransactionReply]
     """Decide an in-doubt transaction instead of its coordinator."""
 
@@ -691,6 +693,8 @@ class ClientControlAsyncStub(ClientControlStub):
     CloseClient: _aio.UnaryUnaryMultiCallable[_control_pb2.CloseClientRequest, _control_pb2.CloseClientReply]  # type: ignore[assignment]
     ListOpens: _aio.UnaryUnaryMultiCallable[_control_pb2.ListOpensRequest, _control_pb2.ListOpensReply]  # type: ignore[assignment]
     ListTransactions: _aio.UnaryUnaryMultiCallable[_control_pb2.ListTransactionsRequest, _control_pb2.ListTransactionsReply]  # type: ignore[assignment]
+    ListOperations: _aio.UnaryUnaryMultiCallable[_control_pb2.ListOperationsRequest, _control_pb2.ListOperationsReply]  # type: ignore[assignment]
+    """What an undecided transaction has done so far, in order."""
     ResolveTransaction: _aio.UnaryUnaryMultiCallable[_control_pb2.ResolveTransactionRequest, _control_pb2.ResolveTransactionReply]  # type: ignore[assignment]
     """Decide an in-doubt transaction instead of its coordinator."""
 
@@ -724,6 +728,14 @@ class ClientControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.ListTransactionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ListTransactionsReply, _abc.Awaitable[_control_pb2.ListTransactionsReply]]: ...
+
+    @_abc_1.abstractmethod
+    def ListOperations(
+        self,
+        request: _control_pb2.ListOperationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListOperationsReply, _abc.Awaitable[_control_pb2.ListOperationsReply]]:
+        """What an undecided transaction has done so far, in order."""
 
     @_abc_1.abstractmethod
     def ResolveTransaction(

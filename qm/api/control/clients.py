@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from qm.api.data.sessions import checked_client_id
 from qm.api.gate.calls import Context
-from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, check
+from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, NotFound, check
 from qm.api.gate.pages import bytes_after, number_after, page_size, token_of
 from qm.api.propose.control_once import UNNUMBERED, Decider
 from qm.cluster.cluster import Cluster
@@ -17,9 +17,10 @@ from qm.model.queries import (
     list_clients,
     list_opens,
     list_transactions,
+    transaction_operations,
 )
 from qm.model.values.commands import CloseClient, Command, TxAbort, TxCommit
-from qm.model.values.elements import TransactionState
+from qm.model.values.elements import OperationType, TransactionState
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc, data_pb2
 from qm.wire.codes import ErrorCode
@@ -27,6 +28,7 @@ from qm.wire.codes import ErrorCode
 _STATES: Final = dict(zip(TransactionState, pb.TransactionState.values(), strict=True))
 _ACCESS: Final = data_pb2.QueueAccess.values()
 _SHARE_MODES: Final = data_pb2.QueueShareMode.values()
+_OPERATIONS: Final = dict(zip(OperationType, pb.OperationType.values(), strict=True))
 _UNDECIDED: Final = frozenset({TransactionState.ACTIVE, TransactionState.PREPARED})
 
 
@@ -128,11 +130,34 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
         return pb.ListTransactionsReply(transactions=shown, page_token=token_of(page.next))
 
     @override
+    async def ListOperations(
+        self, request: pb.ListOperationsRequest, context: Context
+    ) -> pb.ListOperationsReply:
+        size, after = page_size(request.page_size), number_after(request.page_token)
+        identifier = _transaction(request.identifier)
+        await self._cluster.read_barrier()
+        if self._state_of(identifier) is None:
+            raise NotFound("no such transaction is known")
+        page = transaction_operations(
+            self._cluster.view, identifier, after=-1 if after is None else after, limit=size
+        )
+        shown = [
+            pb.Operation(
+                number=one.number,
+                type=_OPERATIONS[one.operation_type],
+                queue_id=one.queue_id,
+                lookup_identifier=one.lookup_identifier,
+                target_queue_id=one.target_queue_id,
+            )
+            for one in page.items
+        ]
+        return pb.ListOperationsReply(operations=shown, page_token=token_of(page.next))
+
+    @override
     async def ResolveTransaction(
         self, request: pb.ResolveTransactionRequest, context: Context
     ) -> pb.ResolveTransactionReply:
-        if len(request.identifier) != TRANSACTION_ID_BYTES:
-            raise InvalidArgument("identifier", f"a GUID of {TRANSACTION_ID_BYTES} bytes")
+        _transaction(request.identifier)
         wanted = TransactionState.COMMITTED if request.commit else TransactionState.ABORTED
         kind = TxCommit if request.commit else TxAbort
 
@@ -153,3 +178,9 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
     def _state_of(self, transaction: bytes) -> TransactionState | None:
         found = get_transaction(self._cluster.view, transaction)
         return None if found is None else found.state
+
+
+def _transaction(given: bytes) -> bytes:
+    if len(given) != TRANSACTION_ID_BYTES:
+        raise InvalidArgument("identifier", f"a GUID of {TRANSACTION_ID_BYTES} bytes")
+    return given

@@ -74,7 +74,7 @@ RULES: Final[Mapping[str, Rule]] = {
     **_reads(f"{_CONTROL}.MessageControl", OPERATORS, "Browse", "GetMessage", "CountClasses"),
     **_changes(f"{_CONTROL}.MessageControl", OPERATORS, "ReturnToSource"),
     **_reads(f"{_CONTROL}.ClientControl", OPERATORS, "ListClients", "ListOpens"),
-    **_reads(f"{_CONTROL}.ClientControl", OPERATORS, "ListTransactions"),
+    **_reads(f"{_CONTROL}.ClientControl", OPERATORS, "ListTransactions", "ListOperations"),
     **_changes(f"{_CONTROL}.ClientControl", OPERATORS, "CloseClient"),
     **_changes(f"{_CONTROL}.ClientControl", ADMINS, "ResolveTransaction"),
     **_reads(f"{_CONTROL}.DefinitionControl", OPERATORS, "Export", "Diff"),

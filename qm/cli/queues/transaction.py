@@ -11,6 +11,7 @@ from qm.cli.lib.output import confirm, instant, output_option, show_rows, yes_op
 from qm.cli.lib.pages import all_pages
 
 _COLUMNS = ("identifier", "state", "in_doubt", "owner", "coordinator", "operations", "deadline")
+_OPERATION_COLUMNS = ("number", "operation", "queue_id", "lookup_identifier", "target_queue_id")
 _STATES = ("active", "prepared", "committed", "aborted")
 
 
@@ -47,6 +48,36 @@ def list_transactions(connection: Connection, states: tuple[str, ...], output: s
 
 @transaction.command()
 @click.argument("identifier")
+@output_option
+@connected
+def show(connection: Connection, identifier: str, output: str) -> None:
+    """Show what the transaction IDENTIFIER, which has no outcome yet, has done so far."""
+    from qm.pb import control_pb2
+
+    guid = _guid(identifier)
+    found = connection.run(
+        lambda wire: all_pages(
+            wire,
+            lambda stubs: stubs.clients.ListOperations,
+            lambda token: control_pb2.ListOperationsRequest(identifier=guid, page_token=token),
+            "operations",
+        )
+    )
+    rows = (
+        {
+            "number": one.number,
+            "operation": control_pb2.OperationType.Name(one.type).lower(),
+            "queue_id": one.queue_id,
+            "lookup_identifier": one.lookup_identifier,
+            "target_queue_id": one.target_queue_id,
+        }
+        for one in found
+    )
+    show_rows(rows, _OPERATION_COLUMNS, output)
+
+
+@transaction.command()
+@click.argument("identifier")
 @yes_option
 @changing
 def commit(connection: Connection, identifier: str, yes: bool) -> None:
@@ -67,15 +98,21 @@ def abort(connection: Connection, identifier: str, yes: bool) -> None:
 
 
 def _resolve(connection: Connection, identifier: str, *, yes: bool, commits: bool) -> None:
-    from qm.names.guid import guid_from_text
     from qm.pb import control_pb2
+
+    guid = _guid(identifier)
+    confirm(f"{'Commit' if commits else 'Abort'} {identifier}?", yes=yes)
+    request = control_pb2.ResolveTransactionRequest(identifier=guid, commit=commits)
+    connection.run(lambda wire: wire.call(lambda stubs: stubs.clients.ResolveTransaction, request))
+
+
+def _guid(identifier: str) -> bytes:
+    from qm.names.guid import guid_from_text
 
     guid = guid_from_text(identifier)
     if guid is None:
         raise click.UsageError(f"{identifier!r} is not a GUID: see `qm transaction list`")
-    confirm(f"{'Commit' if commits else 'Abort'} {identifier}?", yes=yes)
-    request = control_pb2.ResolveTransactionRequest(identifier=guid, commit=commits)
-    connection.run(lambda wire: wire.call(lambda stubs: stubs.clients.ResolveTransaction, request))
+    return guid
 
 
 def _row(found: Any) -> dict[str, Any]:

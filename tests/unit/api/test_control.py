@@ -501,6 +501,17 @@ def test_clients_and_their_transactions_are_seen_and_ended() -> None:
             resolve = pb.ResolveTransactionRequest(identifier=transaction, commit=True)
             with refused(grpc.StatusCode.FAILED_PRECONDITION):
                 await operator.clients.ResolveTransaction(resolve)
+            await create(client, r".\private$\tx", transactional=True)
+            exact = ORDERS.replace("orders", "tx")
+            await client.send(exact, b"one", transaction=transaction)
+            asked = pb.ListOperationsRequest(identifier=transaction)
+            (operation,) = (await operator.clients.ListOperations(asked)).operations
+            assert (operation.number, operation.type) == (0, pb.ENQUEUE)
+            assert operation.queue_id
+            with refused(grpc.StatusCode.NOT_FOUND):
+                await operator.clients.ListOperations(
+                    pb.ListOperationsRequest(identifier=bytes(16))
+                )
             await client.data.PrepareTransaction(end)
             listed = await operator.clients.ListTransactions(pb.ListTransactionsRequest())
             (found,) = listed.transactions

@@ -6,6 +6,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -135,6 +136,9 @@ def test_transactions_are_listed_and_decided(qm: Qm) -> None:
         (row,) = qm.json("transaction", "list", "--state", "active")
         assert (row["state"], row["operations"], row["in_doubt"]) == ("active", 1, False)
         identifier = row["identifier"]
+        (done,) = qm.json("transaction", "show", identifier)
+        assert (done["number"], done["operation"]) == (0, "enqueue")
+        assert done["queue_id"] == qm.json("queue", "show", queue)["queue_id"]
         qm("transaction", "commit", identifier, "--yes", exit_code=EXIT_REFUSED)
         qm("transaction", "abort", identifier, "--yes")
         assert qm.json("transaction", "list") == []
@@ -142,6 +146,8 @@ def test_transactions_are_listed_and_decided(qm: Qm) -> None:
         assert row["identifier"] == identifier
     assert qm.json("queue", "show", queue)["messages"] == 0
     qm("transaction", "abort", "no-guid", "--yes", exit_code=USAGE)
+    qm("transaction", "show", "no-guid", exit_code=USAGE)
+    qm("transaction", "show", str(UUID(int=1)), exit_code=EXIT_REFUSED)
 
 
 def test_a_table_shows_what_is_inside_below_its_name(qm: Qm) -> None:
