@@ -51,7 +51,7 @@ def test_initialization_timer_stops_with_connection_parameters() -> None:
         assert driven.state() is SessionState.OPEN
 
 
-@pytest.mark.spec("QB-3.1.2.2-01", "QB-3.1.6.2-01")
+@pytest.mark.spec("QB-3.1.2.2-01", "QB-3.1.6.2-01", "QB-3.1.7.1.3-05")
 @pytest.mark.parametrize("is_sender", [False, True])
 def test_a_session_without_messages_for_a_whole_period_ends(is_sender: bool) -> None:
     driven = open_acceptor(SessionConfig(cleanup_timeout_ms=100_000))

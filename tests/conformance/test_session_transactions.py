@@ -205,7 +205,7 @@ def test_resend_repeats_every_transactional_message_with_its_number() -> None:
     assert table.session_acked([], [101, 102, 103]) == [101, 102, 103]
 
 
-@pytest.mark.spec("QB-3.1.7.1.3-02", "QB-3.1.1.5-01")
+@pytest.mark.spec("QB-3.1.7.1.3-02", "QB-3.1.1.5-01", "MQ-2.2.20.5-13")
 def test_previous_number_bridges_gaps() -> None:
     table = table_of(1, 2, 3, 4)
     assert table.dispatch(2) == [101, 102]
