@@ -27,7 +27,7 @@ from tests.unit.rpc.test_remote_management import MACHINE, act, queue
 PUBLIC = r"DIRECT=OS:QUORATE\orders"
 PRIVATE = r"DIRECT=OS:QUORATE\private$\exact"
 SYSTEM = r"DIRECT=OS:QUORATE\SYSTEM$;DEADXACT"
-AWAY = r"DIRECT=OS:elsewhere.example\private$\q"
+AWAY = r"DIRECT=OS:elsewhere.example\PRIVATE$\q"
 HELD = "DIRECT=TCP:127.0.0.98\\q"
 Told = dict[str, dict[int, Variant]]
 
