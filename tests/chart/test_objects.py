@@ -571,7 +571,6 @@ def test_every_value_is_in_the_readme_and_in_the_schema() -> None:
     walk(chart().values, schema["properties"], "")
 
 
-@pytest.mark.spec("RP-OUR-vip-01")
 def test_each_member_has_the_port_that_its_mapper_tells() -> None:
     objects = render(secured(rpc={"enabled": True}, replicas=5, founders=3))
     rpc = msgspec.convert(node_config(objects)["rpc"], RpcSection)

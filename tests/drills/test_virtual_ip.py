@@ -138,7 +138,6 @@ def test_haproxy_sends_peers_to_nodes_that_serve(
         until(last_answers, lambda names: len(names) == 20 and set(names) == {"n3"}, MOVE_S)
 
 
-@pytest.mark.spec("RP-OUR-vip-01")
 def test_haproxy_keeps_readers_at_the_node_whose_port_they_were_told(
     rig: tuple[Namespaces, dict[str, Path]], tmp_path: Path
 ) -> None:

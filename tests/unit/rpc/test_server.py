@@ -16,7 +16,7 @@ from qm.edge.tcp.listeners import bind
 from qm.observe.metrics import Metrics
 from qm.rpc.client import RpcClient, RpcFailed
 from qm.rpc.endpoint import RpcEndpoint, RpcSettings
-from qm.rpc.endpoint_mapper import MAPPER, MapIn, parse_tower, port_of_tower, tower_of
+from qm.rpc.endpoint_mapper import MAPPER, LookupIn, MapIn, parse_tower, port_of_tower, tower_of
 from qm.rpc.interface import Fault, Interface, Operation, interface_syntax
 from qm.rpc.mgmt import MGMT
 from qm.rpc.ndr.types import BYTES, NIL, Nothing, Parameters
@@ -182,6 +182,29 @@ def test_the_mapper_tells_the_port_without_logging_on() -> None:
         assert parse_tower(tower.octets) == PROBE.syntax
         assert port_of_tower(tower.octets) == world.port(1)
         assert (await client.call(MGMT, 2, Nothing())).is_listening == 1
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-OUR-vip-01")
+def test_each_port_that_the_mapper_tells_serves_the_interface() -> None:
+    async def test(world: World) -> None:
+        mapper = await RpcClient().connect("127.0.0.1", world.port(0))
+        world.clients.append(mapper)
+        await mapper.bind(MAPPER, MGMT)
+        found = await mapper.call(MAPPER, 2, LookupIn(0, None, None, 1, NIL, 500))
+        towers = [entry.tower.octets for entry in found.entries.items]
+        assert {parse_tower(tower) for tower in towers} == {PROBE.syntax, MGMT.syntax}
+        for tower in towers:
+            there = await RpcClient().connect("127.0.0.1", port_of_tower(tower))
+            world.clients.append(there)
+            provider = logon(AuthType.NTLM)
+            level = AuthLevel.PRIVACY
+            await there.bind(PROBE, MGMT, provider=provider, auth_type=AuthType.NTLM, level=level)
+            if parse_tower(tower) == PROBE.syntax:
+                assert (await there.call(PROBE, 1, Nothing())).octets == b"alice"
+            else:
+                assert (await there.call(MGMT, 2, Nothing())).is_listening == 1
 
     in_world(test)
 
