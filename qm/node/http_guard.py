@@ -26,10 +26,10 @@ LIMITS: Final = Limits(
     total=512, per_address=64, few=8, begun_per_s=256, begun_per_address_per_s=64
 )
 """A load balancer, a scraper, probes and browsers need a few connections each."""
-REQUESTS_PER_S_MAX: Final = 512
+REQUESTS_MAX_PER_S: Final = 512
 """Requests that are answered in a second; further ones wait, so that they leave the event loop to
 others. The last quarter is for addresses that had few."""
-REQUESTS_PER_ADDRESS_PER_S_MAX: Final = 64
+REQUESTS_PER_ADDRESS_MAX_PER_S: Final = 64
 HANDSHAKE_MAX_S: Final = 5.0
 """For a TLS handshake, where there is one."""
 HEADER_MAX_S: Final = 5.0
@@ -71,7 +71,7 @@ class HttpGuard:
         self._log = LimitedLog(logger, asyncio.get_running_loop().time)
         self._acceptor = Acceptor(self._serve, LIMITS, self.refuse)
         self._rate = Rate(
-            REQUESTS_PER_S_MAX, REQUESTS_PER_ADDRESS_PER_S_MAX, LIMITS.few, time.monotonic
+            REQUESTS_MAX_PER_S, REQUESTS_PER_ADDRESS_MAX_PER_S, LIMITS.few, time.monotonic
         )
         self._make: Callable[[], Handler] | None = None
         self._tls: ssl.SSLContext | None = None

@@ -73,8 +73,8 @@ def rows() -> Iterator[str]:
         yield (
             f"| {port} {name} | {web.total}, {web.per_address}; {web.begun_per_s},"
             f" {web.begun_per_address_per_s}; the last quarter for addresses with fewer than"
-            f" {web.few}; requests in a second: {http_guard.REQUESTS_PER_S_MAX},"
-            f" {http_guard.REQUESTS_PER_ADDRESS_PER_S_MAX}; further ones wait | handshake"
+            f" {web.few}; requests in a second: {http_guard.REQUESTS_MAX_PER_S},"
+            f" {http_guard.REQUESTS_PER_ADDRESS_MAX_PER_S}; further ones wait | handshake"
             f" {http_guard.HANDSHAKE_MAX_S:g} s, request"
             f" {http_guard.HEADER_MAX_S:g} s | {http.HEADER_MAX_BYTES:,} bytes a line, {body}"
             f" | {http_guard.REQUEST_MAX_S:g} s |"

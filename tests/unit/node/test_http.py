@@ -201,7 +201,7 @@ def test_half_sent_requests_take_only_so_many_connections(monkeypatch: pytest.Mo
 
 def test_a_flood_of_requests_waits_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a part of a millisecond of the event loop, which belongs to the cluster."""
-    monkeypatch.setattr(http_guard, "REQUESTS_PER_ADDRESS_PER_S_MAX", 20)
+    monkeypatch.setattr(http_guard, "REQUESTS_PER_ADDRESS_MAX_PER_S", 20)
 
     async def body(server: HttpServer) -> None:
         request = b"GET /livez HTTP/1.1\r\nHost: n1\r\n\r\n"
