@@ -36,6 +36,7 @@ DOMAIN_MAX_CHARS: Final = 255
 """Domain of a distribution list [MS-MQMQ 2.1.5]."""
 
 _PRIVATE_NUMBER: Final = re.compile(r"[0-9A-F]{1,8}", re.ASCII | re.IGNORECASE)
+# Without the comma, which separates the elements of a multiple-element name (MQ-A41).
 _DOMAIN: Final = re.compile(r"[!-+\--~]{1,255}")
 _OCTET: Final = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _MULTICAST: Final = re.compile(

@@ -260,7 +260,10 @@ class OutgoingLink:
         self._wait(now, has_backlog=has_backlog)
 
     def connected(self, utc_s: int) -> None:
-        """The session has sent EstablishConnection [MS-MQQB 3.1.5.2.3]."""
+        """The session has sent EstablishConnection [MS-MQQB 3.1.5.2.3].
+
+        DM-A37: until then the state is what it was before the attempt.
+        """
         self._expect(_Stage.CONNECTING)
         self._stage = _Stage.ESTABLISHING
         self._state = OutgoingState.WAITING

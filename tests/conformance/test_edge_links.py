@@ -13,7 +13,7 @@ from qm.session import (
     OutgoingState,
     SessionConfig,
 )
-from qm.session.link import ConnectionHistoryEntry
+from qm.session.link import Connect, ConnectionHistoryEntry, Resolve
 from qm.wire.codes import ErrorCode
 from tests.conformance.test_session_link import FIRST, SECOND, UTC, connecting, opened
 
@@ -23,24 +23,48 @@ def test_what_the_states_mean() -> None:
     link = OutgoingLink(SessionConfig())
     seen = [link.state]
     assert (link.next_action(), link.next_timer()) == (None, None), "nobody attempts anything"
+    # DM-A37: while addresses are looked up and the transport connects, the state is as before.
+    starting = OutgoingLink(SessionConfig())
+    starting.message_available()
+    assert (starting.next_action(), starting.state) == (Resolve(), OutgoingState.INACTIVE)
+    starting.resolved((FIRST,))
+    assert (starting.next_action(), starting.state) == (
+        Connect(FIRST, False),
+        OutgoingState.INACTIVE,
+    )
     link.message_available()
-    link.next_action()
+    assert link.next_action() == Resolve()
     unknown = ErrorCode.MQ_ERROR_NO_DS
     link.resolve_failed(ConnectionStatus.DNS_FAILURE, unknown, 1.0, UTC, has_backlog=True)
     seen.append(link.state)
-    connected = OutgoingLink(SessionConfig())
-    connecting(connected)
-    connected.connected(UTC)
-    seen.append(connected.state)
-    connected.pause()
-    seen.append(connected.state)
+    starting.connected(UTC)  # EstablishConnection was sent
+    seen.append(starting.state)
+    starting.establish_received(UTC)
+    assert starting.state is OutgoingState.WAITING
+    held = opened()
+    held.pause()
+    seen.append(held.state)
     assert seen == [
         OutgoingState.INACTIVE,  # nothing is attempted
         OutgoingState.NEED_VALIDATION,  # the address is still to be found
         OutgoingState.WAITING,  # an attempt is under way
         OutgoingState.ON_HOLD,  # nothing is transferred
     ]
-    assert connected.next_action() is None
+    # On hold nothing connects that would otherwise: closed with a backlog, or by a new message.
+    # That nothing is sent over an open session is in tests/unit/edge/outgoing/test_delivery.py.
+    running = opened()
+    for one in (held, running):
+        one.closing()
+        one.closed(CloseReason.ACK_TIMEOUT, 1.0, UTC, has_backlog=True)
+        one.message_available()
+    assert (held.state, held.next_action(), held.next_timer()) == (
+        OutgoingState.ON_HOLD,
+        None,
+        None,
+    )
+    assert running.next_timer() is not None
+    held.resume(has_backlog=True)
+    assert isinstance(held.next_action(), Resolve)
 
 
 @pytest.mark.spec("DM-3.1.7.2.4-01")

@@ -115,7 +115,11 @@ def test_protocol_words() -> None:
         assert name.address.protocol.value == word
         assert format_name_text(name) == f"DIRECT={word}:{ADDRESS_OF_PROTOCOL[P(word)]}\\q"
         assert direct(f"DIRECT={word.lower()}:{ADDRESS_OF_PROTOCOL[P(word)]}\\q") == name
-    for word in ("UDP", "NETBIOS", "TCPX", "", "HTTPX"):
+    # MQ-A35: SPX is what MS-MQQB writes for IPX, the only word beside the five.
+    spx = direct(f"DIRECT=SPX:{ADDRESS_OF_PROTOCOL[P.SPX]}\\q")
+    assert spx.address.protocol is P.SPX
+    assert {protocol.value for protocol in P} == {"TCP", "OS", "HTTP", "HTTPS", "IPX", "SPX"}
+    for word in ("UDP", "NETBIOS", "TCPX", "", "HTTPX", "SPXX"):
         assert not is_format_name(f"DIRECT={word}:10.0.0.5\\q")
 
 

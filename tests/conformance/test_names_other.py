@@ -119,6 +119,13 @@ def test_a_distribution_list_may_name_its_domain() -> None:
         assert format_name_text(name) == f"DL={TEXT}@{domain}"
     for tail in ("@", f"@{'d' * 256}", "@a b", "@\x7f", "@\u00e9", ";JOURNAL", "corp"):
         assert not is_format_name(f"DL={TEXT}{tail}")
+    # MQ-A41: a comma ends the name, and what follows is another element.
+    assert not is_format_name(f"DL={TEXT}@a,b")
+    assert parse_format_name(f"DL={TEXT}@a,PUBLIC={TEXT}") == MultipleElementName(
+        (DistributionListName(GUID, "a"), PublicName(GUID))
+    )
+    with pytest.raises(FormatNameError):
+        format_name_text(DistributionListName(GUID, "a,b"))
 
 
 @pytest.mark.parametrize("word", ["JOURNAL", "DEADLETTER", "DEADXACT"])

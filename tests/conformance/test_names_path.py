@@ -97,6 +97,9 @@ def test_the_characters_and_length_of_a_queue_name(version: NameVersion, barred:
                     path = parse_path_name(text, version)
                     assert path.queue == f"a{chr(code)}b"
                     assert path_name_text(path, version) == text
+    for outside in ("\x20", "\x80"):
+        for text in (f"h\\a{outside}b", f"h\\private$\\a{outside}b"):
+            assert not is_path(text, version)
     assert parse_path_name("h\\" + "q" * 124, version).queue == "q" * 124
     assert not is_path("h\\" + "q" * 125, version)
     assert not is_path("h\\", version)

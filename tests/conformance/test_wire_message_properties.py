@@ -206,6 +206,12 @@ def test_the_allocation_is_the_bodys_size_or_more() -> None:
     assert refused(body=b"body" + bytes(16), message_size=4, allocation=12).field == (
         "BaseHeader.PacketSize"
     )
+    # MQ-A40: the bound is the largest PacketSize, not that of the packet, which is smaller here.
+    widest = raw.message(raw.user(), raw.properties(body=b"body", allocation=0x40_0000))
+    assert len(widest) < 0x1000
+    accepted = raw.read_message(widest)
+    assert accepted.properties.allocation_surplus_bytes == 0x40_0000 - 4
+    assert write_packet(accepted) == widest
     for allocation in (3, 0x40_0001, 0xFFFF_FFFF):
         error = refused(body=b"body", allocation=allocation)
         assert error.field == "MessagePropertiesHeader.AllocationBodySize"

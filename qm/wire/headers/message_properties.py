@@ -50,7 +50,7 @@ class MessagePropertiesHeader(msgspec.Struct, frozen=True, gc=False):
     application_tag: int = 0
     """An application's u32."""
     allocation_surplus_bytes: int = 0
-    """AllocationBodySize less MessageSize (MQ-A11)."""
+    """AllocationBodySize less MessageSize (MQ-A11); the sum is at most 4 MiB (MQ-A40)."""
     privacy_level: int = 0
     """0 clear, 1 40-bit, 3 128-bit, 5 AES; the decrypting side refuses any other value."""
     hash_algorithm: int = HASH_ALGORITHM_DEFAULT

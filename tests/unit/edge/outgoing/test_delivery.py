@@ -246,6 +246,7 @@ def test_an_unreachable_peer_s_backlog_expires_in_apply() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.3-05")
 def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -264,6 +265,7 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
             report = cluster.manager.report(queue)
             assert report is not None
             assert report.state is OutgoingState.ON_HOLD
+            assert len(peer.raw) == 11, "five before the hold, and those of the other queue"
             # A new leader respects it too, from the start.
             cluster.lead("n2")
             await settled()
