@@ -153,6 +153,42 @@ class Ledgered(UnitOfWork):
             raise MqError(self.code)
 
 
+class Recorded(TransactionImpl):
+    """An ITransaction that remembers the arguments of the calls that end it."""
+
+    def __init__(self) -> None:
+        super().__init__(Ledgered())
+        self.calls: list[tuple[object, ...]] = []
+
+    @override
+    def Commit(
+        self, fRetaining: bool = True, grfTC: int = XACTTC.XACTTC_NONE, grfRM: int = -1
+    ) -> None:
+        self.calls.append(("Commit", fRetaining, grfTC, grfRM))
+
+    @override
+    def Abort(
+        self, pboidReason: bytes | None = b"a reason", fRetaining: bool = True, fAsync: bool = True
+    ) -> None:
+        self.calls.append(("Abort", pboidReason, fRetaining, fAsync))
+
+
+@pytest.mark.spec("AC-3.9.4.1.2-02", "AC-3.9.4.1.3-02")
+def test_an_itransaction_is_given_the_defaults_and_no_reason() -> None:
+    inner = Recorded()
+    transaction = MSMQTransaction(inner)
+    transaction.Commit()
+    transaction.Commit(True, 1, 5)
+    transaction.Abort()
+    transaction.Abort(True, True)
+    assert inner.calls == [
+        ("Commit", False, 2, 0),
+        ("Commit", True, 1, 5),
+        ("Abort", None, False, False),
+        ("Abort", None, True, True),
+    ]
+
+
 @pytest.mark.spec("AC-3.9.4.1.2-02", "AC-3.9.4.1.2-03", "AC-3.9.4.1.3-02", "AC-3.9.4.1.3-03")
 def test_what_an_object_of_transactions_hands_on(service: MSMQService) -> None:
     for name in ("Commit", "Abort"):

@@ -228,7 +228,11 @@ def test_a_level_asks_for_so_many_bits() -> None:
 def test_what_cannot_be_encrypted_does_not_leave() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
+            sent = len(cluster.world.bodies)
             queue = cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            cluster.world.tick(7_000)
+            refused_at_s = cluster.world.now_ms // 1000
             level = private(PrivacyLevel.ENHANCED)
             cluster.send(peer.address, 1, properties=level, has_negative_journaling=True)
             cluster.send(peer.address, 1, properties=level)
@@ -241,17 +245,24 @@ def test_what_cannot_be_encrypted_does_not_leave() -> None:
             cluster.send(peer.address, 1)
             await until(lambda: len(peer.taken) == 2, lambda: cluster.manager.report(queue))
             await until(lambda: not cluster.waiting(queue))
-            (body,) = cluster.dead_letters()
-            (exact,) = cluster.dead_letters(is_transactional=True)
-            assert body.isdigit()
-            assert exact.isdigit()
-            assert body not in [message.properties.message_body for message in peer.taken]
+            await settled()
+            # Bodies are the running numbers: the first and the last left, the rest never did.
+            assert peer.bodies == [sent, sent + 4]
+            assert cluster.dead_letters() == [b"%d" % (sent + 1)]
+            assert cluster.dead_letters(is_transactional=True) == [b"%d" % (sent + 3)]
             report = cluster.manager.report(queue)
             assert report is not None
             failed = ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE
             told = [entry for entry in report.connection_history if entry.status is failed]
-            assert told
+            assert len(told) == 3
             assert {entry.address_list for entry in told} == {HOST}
+            assert {entry.connection_history_time for entry in told} == {refused_at_s}
+            (established,) = (
+                entry.connection_history_time
+                for entry in report.connection_history
+                if entry.status is ConnectionStatus.ESTABLISHED
+            )
+            assert refused_at_s - established == 7
             assert all(is_failure(entry.error) for entry in told)
             assert cluster.metric("quorate_outgoing_messages_total", result="unencryptable") == 3
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -172,6 +174,37 @@ def test_transactional_messages_cross_once_and_in_order_while_leaders_of_both_si
 
             await until(lambda: not owed(), owed)
             await sending.agree()
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-1.3.2.1.2-01")
+def test_recoverable_messages_leave_when_their_sender_is_opened_again() -> None:
+    async def scenario() -> None:
+        async with cluster(1) as sending, cluster(1) as receiving:
+            sender, receiver = Application(sending), Application(receiving)
+            await sender.call(commands.OpenClient(CLIENT, "principal", DAY_MS))
+            orders = await receiver.create("orders", is_transactional=False)
+            (source,), (target,) = sending.up, receiving.up
+            destination = f"DIRECT=TCP:{target.host}\\orders"
+            await receiving.kill(target.name)
+            for number in range(ROUND):
+                raw = packet(0, body=b"%d" % number, is_recoverable=True)
+                await sender.call(commands.Send.of(sender.request(), [(destination, raw)]))
+            await sending.kill(source.name)
+            await receiving.restart(target.name)
+            assert not positions(target, orders)
+            await sending.restart(source.name)
+
+            def arrived() -> set[int]:
+                return set(bodies(target, orders))
+
+            # Each at least once, in any order.
+            await until(lambda: len(arrived()) == ROUND, arrived, wait_s=60)
+            assert arrived() == set(range(ROUND))
+            await receiving.kill(target.name)
+            await receiving.restart(target.name)
+            await until(lambda: len(arrived()) == ROUND, arrived, wait_s=60)
 
     run(scenario())
 

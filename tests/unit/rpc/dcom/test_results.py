@@ -89,9 +89,54 @@ def test_flags_are_shorts_of_1_and_booleans_of_minus_1() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("AC-3.17.4.1.83-02")
+def test_lookup_ids_are_told_as_text_and_taken_as_numbers_of_64_bits() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            await (await program.queue_info()).call("Create")
+            for label in ("first", "second", "third"):
+                await program.send("body", label)
+            queue = await program.opened(RECEIVE)
+
+            async def by_lookup_id(name: str, number: int) -> Late:
+                wants = 4 if name.startswith("Receive") else 3
+                given = [Variant(VarType.UI8, number), *[OMITTED] * wants]
+                raw = await slot(queue, "IMSMQQueue4", f"{name}ByLookupId", "method", *given)
+                found = parse_objref(raw)
+                assert isinstance(found, Objref)
+                return Late(program.server, found)
+
+            async def label_of(message: Late) -> Any:
+                return await slot(message, "IMSMQMessage4", "Label")
+
+            peeked = await queue.call("Peek", ReceiveTimeout=1000)
+            told = await slot(peeked, "IMSMQMessage4", "LookupId")
+            assert told.vt == VarType.BSTR
+            first = int(told.value)
+            second = await by_lookup_id("PeekNext", first)
+            told = await slot(second, "IMSMQMessage4", "LookupId")
+            assert told.vt == VarType.BSTR
+            number = int(told.value)
+            for name, label in (
+                ("Peek", "second"),
+                ("PeekPrevious", "first"),
+                ("PeekNext", "third"),
+                ("ReceivePrevious", "first"),
+                ("ReceiveNext", "third"),
+                ("Receive", "second"),
+            ):
+                assert await label_of(await by_lookup_id(name, number)) == label, name
+            with pytest.raises(ComError) as gone:
+                await by_lookup_id("Receive", number)
+            assert gone.value.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+            program.close()
+
+    run(scenario())
+
+
 @pytest.mark.spec(
     "AC-3.11.4.1.20-02",
-    "AC-3.17.4.1.83-02",
     "AC-3.11.4.1.1-02",
     "AC-3.17.4.1.85-02",
     "AC-2.2.1-02",
