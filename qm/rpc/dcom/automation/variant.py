@@ -199,9 +199,9 @@ class VariantPointer(Type[Variant | None]):
         referent = reader.u32()
         if not referent:
             return None
-        if not _looks_like_variant(reader.raw, reader.at) and _looks_like_variant(
-            reader.raw, begin
-        ):
+        raw = reader.raw
+        is_bare = _looks_like_variant(raw, begin)
+        if is_bare and not (_looks_like_variant(raw, reader.at) and _fits(raw, reader.at)):
             reader.at = begin
             return WIRE_VARIANT.read(reader)
         return Pending(WIRE_VARIANT)
@@ -221,6 +221,13 @@ def _looks_like_variant(raw: bytes, at: int) -> bool:
         return False
     size, reserved, vt, _, _, _, tag = _HEAD.unpack_from(raw, at)
     return size >= _QUADS_MIN and not reserved and tag == _tag(vt)
+
+
+def _fits(raw: bytes, at: int) -> bool:
+    """Whether the size of a variant that begins here ends within the bytes, or a little behind."""
+    at += -at % _QUAD_BYTES
+    size = int.from_bytes(raw[at : at + 4], "little")
+    return size * _QUAD_BYTES <= len(raw) - at + _HEAD_BYTES - 1
 
 
 def _tag(vt: int) -> int:

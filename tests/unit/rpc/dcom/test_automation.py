@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qm.rpc.dcom.automation.dispatch import DISPATCH_OPERATIONS, DISPID_PROPERTYPUT, arguments_of
@@ -107,6 +107,7 @@ def test_what_is_written_is_read_again(variant: Variant) -> None:
 
 @pytest.mark.spec("RP-OAUT-2.2.29.1-03")
 @given(variants)
+@example(Variant(VarType.BSTR, "8 units."))
 def test_a_variant_without_a_pointer_before_it_is_read_too(variant: Variant) -> None:
     """RP-A23."""
     (found,), _ = ONE.unmarshal(written(variant))
