@@ -19,6 +19,8 @@ SLICE_BYTES: Final = 8_192
 class Paced(Protocol):
     """A connection that has received something."""
 
+    __slots__ = ()
+
     def take_slice(self) -> bool:
         """Do what the next SLICE_BYTES ask for; return whether more is there."""
 

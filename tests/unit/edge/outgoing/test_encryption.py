@@ -216,7 +216,7 @@ def test_a_level_asks_for_so_many_bits() -> None:
             for message, length in zip(peer.taken, bits.values(), strict=True):
                 if length:
                     assert session_key_of(message).effective_bits == length
-                    assert not message.properties.message_body.isdigit()
+                    assert opened(message).isdigit()
                 else:
                     assert message.security is None
                     assert message.properties.message_body.isdigit()
