@@ -11,6 +11,7 @@ need not have the same bytes, so each has an identity, and only the same stream 
 import os
 import shutil
 import struct
+import traceback
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, groupby
@@ -245,8 +246,9 @@ def unpack(stream: BinaryIO, directory: DirectoryTree, target: Path, index: int,
 
 def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
     """Open what was unpacked, take over the bodies and verify the digest."""
-    state = RocksState(open_database(target / STATE_FOLDER, cache_bytes=BLOCK_CACHE_BYTES))
+    database = open_database(target / STATE_FOLDER, cache_bytes=BLOCK_CACHE_BYTES)
     try:
+        state = RocksState(database)
         _take_bodies(state, stream, target / BLOB_FOLDER, manifest)
         is_proven = (
             state.applied.index == manifest.index
@@ -261,8 +263,21 @@ def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
         _forget_kept(state, manifest.index)
         state.commit(manifest.index, manifest.term)
         state.flush()
+    except BaseException as error:
+        _forget_frames(error)
+        raise
     finally:
-        state.close()
+        database.close()
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Drop the iterators that the frames of an error hold: one of them keeps a closed database
+    open, and the folder locked against every later snapshot, for as long as somebody has the error.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
 
 
 def _forget_kept(state: RocksState, index: int) -> None:

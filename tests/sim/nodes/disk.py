@@ -471,7 +471,14 @@ class SimDirectory(DiskDirectory):
         kept = self._disk.keep(self._path / name)
         (self._path / name).rename(kept)
         present = self._present(name)
-        self._disk.renamed(self._path, lambda: void(kept.rename(present())))
+
+        def undo() -> None:
+            if present().exists():
+                # A folder of this name was made since, and its name is not durable either.
+                present().rename(self._disk.keep(present()))
+            kept.rename(present())
+
+        self._disk.renamed(self._path, undo)
 
     def sync_tree(self, name: str) -> None:
         self._gate(f"a sync of {name}")

@@ -35,7 +35,4 @@ FAULT_SETS: Final = {
     "visit": ("hostile", "backup", "kill", "transfer", "full_class"),
 }
 """A seed draws one: a failure is read without the noise of all other faults."""
-NAMED_ONLY: Final = frozenset({"bent", "members"})
-"""Not drawn yet: seed 1085 of `--faults bent` with one more member that lost its disk does not
-converge, and is not understood."""
 FAULT_KINDS: Final = frozenset(kind for kinds in FAULT_SETS.values() for kind in kinds)

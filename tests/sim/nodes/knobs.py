@@ -11,7 +11,7 @@ import qm.store.bodies.blobs
 from raft.core.core import CoreConfig
 from raft.replica import ReplicaConfig
 from tests.sim.nodes import rot
-from tests.sim.nodes.kinds import FAULT_SETS, NAMED_ONLY
+from tests.sim.nodes.kinds import FAULT_SETS
 
 NODES: Final = ("n1", "n2", "n3")
 SPARSE_SHARE: Final = 0.8
@@ -57,8 +57,7 @@ class Knobs:
     @classmethod
     def drawn(cls, chance: random.Random, kinds: str = "") -> "Knobs":
         """Draw them. `kinds`: names of FAULT_SETS or of faults, instead of a drawn set."""
-        sets = [name for name in [*FAULT_SETS][1:] if name not in NAMED_ONLY]
-        name = chance.choice([*sets, "all", "all"])
+        name = chance.choice([*[*FAULT_SETS][1:], "all", "all"])
         faults: tuple[str, ...] = FAULT_SETS[name]
         pause_s = chance.choice(((0.3, 2.5), (0.1, 1.0), (1.0, 3.0)))
         archivers = chance.choice(((), (), (NODES[0],), NODES[:2], NODES))

@@ -713,6 +713,32 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(tmp_path: Path) -> No
     other.close()
 
 
+def test_a_snapshot_is_installed_after_a_damaged_one_whose_error_is_kept(tmp_path: Path) -> None:
+    """An iterator in a traceback keeps RocksDB open, and its folder locked."""
+    node, _ = filled(tmp_path / "a")
+    source = node.store.snapshot(node.store.applied_index())
+    meta = meta_of(node, source.size_bytes())
+    stream = source.read(0, meta.size_bytes)
+    source.close()
+    other = Node(tmp_path / "b")
+    kept = []
+    for at in range(offset_of_rows(stream) + 40, len(stream), max(1, len(stream) // 12)):
+        sink = other.store.receive_snapshot(meta)
+        sink.write(stream[:at] + bytes([stream[at] ^ 1]) + stream[at + 1 :])
+        try:
+            sink.finish()
+        except ValueError as error:
+            kept.append(error)
+            assert "lock hold" not in str(error), f"byte {at}: {error}"
+    assert kept
+    sink = other.store.receive_snapshot(meta)
+    sink.write(stream)
+    sink.finish()
+    assert other.store.applied_index() == meta.index
+    node.close()
+    other.close()
+
+
 def test_the_state_of_a_newer_build_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.put([commands.RaiseApplyVersion(APPLY_VERSION)])
     node.close()
