@@ -378,7 +378,9 @@ class Driver(Generic[ResultT]):
 
     def _on_handed_out(self) -> None:
         if not self._is_dead:
+            began = self._loop.time()
             self._guarded(self._replica.settle)
+            self._replica.pace.settled(self._loop.time() - began)
 
     def _turn(self) -> None:
         self._count_ticks()
@@ -391,7 +393,10 @@ class Driver(Generic[ResultT]):
             messages = replica.outgoing()
             if messages:
                 self._transport.send(messages)
+            began = self._loop.time()
             step = replica.poll()
+            if step.results:
+                replica.pace.applied(len(step.results), self._loop.time() - began)
             self._take(step)
             if (step.sync is not None and replica.has_work()) or (
                 step.results and replica.is_behind

@@ -21,6 +21,7 @@ from raft.log.segment import may_pass
 from raft.log_view import SyncToken
 from raft.machine import Hold, LogReader, StateMachine
 from raft.outbox import Outbox
+from raft.pace import ApplyPace
 from raft.picture import SnapshotSend
 from raft.snapshot import SnapshotReceiver
 from raft.snapshot import recover as recover_install
@@ -112,6 +113,7 @@ class Replica(Generic[ResultT]):
         self._ready: Ready | None = None
         """What is to be done in the poll that `outgoing` has begun."""
         self._has_put_off_apply = False
+        self.pace = ApplyPace(config.apply_batch_entries)
         self._is_unsettled = False
         """The state machine found no space for the work that it had put off."""
         self._needs_sync = False
@@ -506,9 +508,9 @@ class Replica(Generic[ResultT]):
         return () if self._has_put_off_apply else self._apply(upto)
 
     def _apply(self, upto: int) -> tuple[AppliedEntry[ResultT], ...]:
-        first, config = self._applied + 1, self._config
-        end = min(upto + 1, first + config.apply_batch_entries)
-        entries = self._core.entries(first, end, config.apply_batch_bytes)
+        first = self._applied + 1
+        end = min(upto + 1, first + self.pace.entries)
+        entries = self._core.entries(first, end, self._config.apply_batch_bytes)
         data = [entry for entry in entries if entry.kind is EntryKind.DATA]
         try:
             results = iter(self._machine.apply(data) if data else ())
