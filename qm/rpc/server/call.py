@@ -6,7 +6,6 @@ call later, which costs no task; or it is a coroutine function.
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,8 +18,6 @@ from qm.rpc.pdu.call import verify_trailer
 from qm.rpc.pdu.codes import FaultStatus, PduType
 from qm.rpc.security.provider import Identity
 from qm.wire.guid import Guid
-
-logger: Final = logging.getLogger(__name__)
 
 Implementations = Mapping[Guid, object]
 """By UUID of the interface: an object with a method for each operation."""
@@ -99,8 +96,12 @@ class Call:
 class Dispatcher:
     """Gives calls to implementations."""
 
-    def __init__(self, implementations: Implementations) -> None:
+    def __init__(
+        self, implementations: Implementations, failed: Callable[[Call, Exception], None]
+    ) -> None:
+        """`failed`: told of an error of a method that no fault stands for."""
         self._implementations = implementations
+        self._failed = failed
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, call: Call) -> None:
@@ -112,7 +113,7 @@ class Dispatcher:
             implementation = self._implementations[request.interface.syntax.uuid]
             result = getattr(implementation, request.operation.name)(call, given)
         except Exception as error:
-            call.fail(_status_of(error, request))
+            call.fail(self._status_of(error, call))
             return
         if inspect.iscoroutine(result):
             task = asyncio.ensure_future(self._finish(call, result))
@@ -128,7 +129,7 @@ class Dispatcher:
             call.fail(FaultStatus.CANCELLED)
             raise
         except Exception as error:
-            call.fail(_status_of(error, call.request))
+            call.fail(self._status_of(error, call))
         else:
             if values is not None:
                 call.answer(values)
@@ -153,20 +154,16 @@ class Dispatcher:
         if not agrees:
             raise Fault(FaultStatus.ACCESS_DENIED, "the verification trailer disagrees")
 
+    def _status_of(self, error: Exception, call: Call) -> int:
+        if isinstance(error, Fault):
+            return error.status
+        if isinstance(error, BadStub):
+            return FaultStatus.BAD_STUB_DATA
+        self._failed(call, error)
+        return FaultStatus.CALL_FAILED
+
     async def stop(self) -> None:
         """Cancel what runs."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _status_of(error: Exception, request: IncomingCall) -> int:
-    """Return the status for an error of a method; an unexpected one is logged, and not told."""
-    if isinstance(error, Fault):
-        return error.status
-    if isinstance(error, BadStub):
-        return FaultStatus.BAD_STUB_DATA
-    logger.error(
-        "a method of %s failed: opnum %d", request.interface.name, request.opnum, exc_info=error
-    )
-    return FaultStatus.CALL_FAILED

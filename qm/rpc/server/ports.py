@@ -56,7 +56,7 @@ class RpcPorts:
         self._ports = [
             (
                 port,
-                Dispatcher(port.implementations),
+                Dispatcher(port.implementations, metrics.failed),
                 Listeners(addresses, port.number, self._loop, bind),
             )
             for port in ports

@@ -36,6 +36,18 @@ class RpcMetrics:
         """Count a call that ended."""
         self._calls.labels(call.interface.name, call.request.operation.name, result).inc()
 
+    def failed(self, call: Call, error: Exception) -> None:
+        """Log an error of a method that its caller is not told; `called` counts it."""
+        interface, operation = call.interface.name, call.request.operation.name
+        self._log.error(
+            f"{interface}.{operation}",
+            "a method failed; please report this",
+            error,
+            interface=interface,
+            operation=operation,
+            address=call.address,
+        )
+
     def refused(self, reason: str, address: str, detail: str) -> None:
         """Count and log what was refused; `reason` is one of a few."""
         self._refused.labels(reason).inc()

@@ -252,6 +252,19 @@ def test_wrong_passwords_levels_and_crashes_are_faults() -> None:
     in_world(test)
 
 
+def test_a_method_that_crashes_at_each_call_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(world: World) -> None:
+        client = await world.bound()
+        for _ in range(20):
+            with pytest.raises(Fault):
+                await client.call(PROBE, 3, Nothing())
+
+    in_world(test)
+    assert len([line for line in caplog.records if line.exc_info]) == 1
+
+
 @pytest.mark.spec("RP-RPCE-3.3.3.7.1-01")
 def test_a_waiting_call_holds_up_nobody_and_ends_with_its_connection() -> None:
     async def test(world: World) -> None:
