@@ -168,7 +168,11 @@ class Node(Health):
         """Take part as a member of the cluster that the data folder belongs to."""
         service = await self._opened(known)
         self._relay.member = Member(
-            service.replicated, service.members.ask_leader, service.operations, service.copies
+            service.replicated,
+            service.members.ask_leader,
+            service.operations,
+            service.copies,
+            service.windows.ask_exporter,
         )
         try:
             await service.start()

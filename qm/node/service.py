@@ -44,6 +44,7 @@ from qm.node.membership.status import inspect_reply
 from qm.node.platform import MACHINE, Platform
 from qm.node.relay.channels import Channels
 from qm.node.relay.copies import Copies, PeerCopies
+from qm.node.relay.exporters import RelayedExporters
 from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
@@ -141,6 +142,7 @@ class Service:
             self._audit_management,
             metrics,
             self.api.channel,
+            RelayedExporters(config.name, self.members.others, channels),
             platform.bind,
         )
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)

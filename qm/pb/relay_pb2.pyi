@@ -21,6 +21,63 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class AskExporterRequest(_message.Message):
+    """A call of IObjectExporter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    STUB_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    DIALLED_FIELD_NUMBER: _builtins.int
+    operation: _builtins.int
+    stub: _builtins.bytes
+    """NDR, little endian"""
+    account: _builtins.str
+    address: _builtins.str
+    """the client's"""
+    dialled: _builtins.str
+    """the address that it called"""
+    def __init__(
+        self,
+        *,
+        operation: _builtins.int = ...,
+        stub: _builtins.bytes = ...,
+        account: _builtins.str = ...,
+        address: _builtins.str = ...,
+        dialled: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "address", b"address", "dialled", b"dialled", "operation", b"operation", "stub", b"stub"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskExporterRequest: _TypeAlias = AskExporterRequest  # noqa: Y015
+
+@_typing.final
+class AskExporterReply(_message.Message):
+    """UNAVAILABLE if this node has no objects; INVALID_ARGUMENT for a stub that cannot be read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STUB_FIELD_NUMBER: _builtins.int
+    stub: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        stub: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stub", b"stub"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskExporterReply: _TypeAlias = AskExporterReply  # noqa: Y015
+
+@_typing.final
 class EdgeFrames(_message.Message):
     """Waiting items travel together: a write of one side is one message, whatever it carries."""
 

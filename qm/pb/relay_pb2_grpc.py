@@ -89,6 +89,11 @@ class RelayStub:
                 request_serializer=qm_dot_pb_dot_relay__pb2.ReadBodiesRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_relay__pb2.ReadBodiesReply.FromString,
                 _registered_method=True)
+        self.AskExporter = channel.unary_unary(
+                '/qm.pb.Relay/AskExporter',
+                request_serializer=qm_dot_pb_dot_relay__pb2.AskExporterRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.AskExporterReply.FromString,
+                _registered_method=True)
 
 
 class RelayServicer:
@@ -171,6 +176,14 @@ class RelayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskExporter(self, request, context):
+        """Any member: what a client asks about its objects there [MS-DCOM 3.1.2.5.1], whom a balancer
+        led to another node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RelayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -228,6 +241,11 @@ def add_RelayServicer_to_server(servicer, server):
                     servicer.ReadBodies,
                     request_deserializer=qm_dot_pb_dot_relay__pb2.ReadBodiesRequest.FromString,
                     response_serializer=qm_dot_pb_dot_relay__pb2.ReadBodiesReply.SerializeToString,
+            ),
+            'AskExporter': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskExporter,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.AskExporterRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.AskExporterReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -527,6 +545,33 @@ class Relay:
             '/qm.pb.Relay/ReadBodies',
             qm_dot_pb_dot_relay__pb2.ReadBodiesRequest.SerializeToString,
             qm_dot_pb_dot_relay__pb2.ReadBodiesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AskExporter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/AskExporter',
+            qm_dot_pb_dot_relay__pb2.AskExporterRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.AskExporterReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,10 @@ class RelayStub:
     """Any member: an entry of its log, for a member whose record of it is damaged."""
     ReadBodies: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]
     """Any member: bodies that it stores, for a member whose copies are damaged."""
+    AskExporter: _grpc.UnaryUnaryMultiCallable[_relay_pb2.AskExporterRequest, _relay_pb2.AskExporterReply]
+    """Any member: what a client asks about its objects there [MS-DCOM 3.1.2.5.1], whom a balancer
+    led to another node.
+    """
 
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
@@ -81,6 +85,10 @@ class RelayAsyncStub(RelayStub):
     """Any member: an entry of its log, for a member whose record of it is damaged."""
     ReadBodies: _aio.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]  # type: ignore[assignment]
     """Any member: bodies that it stores, for a member whose copies are damaged."""
+    AskExporter: _aio.UnaryUnaryMultiCallable[_relay_pb2.AskExporterRequest, _relay_pb2.AskExporterReply]  # type: ignore[assignment]
+    """Any member: what a client asks about its objects there [MS-DCOM 3.1.2.5.1], whom a balancer
+    led to another node.
+    """
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -170,5 +178,15 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_relay_pb2.ReadBodiesReply, _abc.Awaitable[_relay_pb2.ReadBodiesReply]]:
         """Any member: bodies that it stores, for a member whose copies are damaged."""
+
+    @_abc_1.abstractmethod
+    def AskExporter(
+        self,
+        request: _relay_pb2.AskExporterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.AskExporterReply, _abc.Awaitable[_relay_pb2.AskExporterReply]]:
+        """Any member: what a client asks about its objects there [MS-DCOM 3.1.2.5.1], whom a balancer
+        led to another node.
+        """
 
 def add_RelayServicer_to_server(servicer: RelayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -43,6 +43,7 @@ METHODS: Final = {
     "Scrub": Right.MEMBER,
     "ReadEntry": Right.MEMBER,
     "ReadBodies": Right.MEMBER,
+    "AskExporter": Right.MEMBER,
     "Exchange": Right.MEMBER,
 }
 """Every method of the service."""

@@ -21,6 +21,7 @@ from qm.model.values.effects import Outcome
 from qm.node.relay.channels import SERVER_OPTIONS
 from qm.node.relay.copies import Copies
 from qm.node.relay.edge_stream import BROKEN
+from qm.node.relay.exporters import question_of
 from qm.node.relay.forwarding import NotTaken
 from qm.node.relay.frame_writer import FrameWriter
 from qm.node.relay.leader_stream import LeaderStream, LeaderStreams, StreamOver
@@ -31,6 +32,8 @@ from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
+from qm.rpc.dcom.runtime.relayed import Question, Unanswered
+from qm.rpc.ndr.streams import BadStub
 from qm.store.codec import Inspected, UnknownCommand, inspect_foreign
 from raft.cancellation import raise_if_cancelled
 from raft.transport.refusal import refuse
@@ -88,6 +91,8 @@ class Member(msgspec.Struct, frozen=True):
     """`qm.node.membership.members.Members.ask_leader`."""
     operator: Operator
     copies: Copies
+    ask_exporter: Callable[[Question], Awaitable[bytes]]
+    """Raises Unanswered, BadStub."""
 
 
 class RelayServer:
@@ -248,6 +253,18 @@ class _Service(RelayServicer):
         self, request: relay_pb2.ReadBodiesRequest, context: Any
     ) -> relay_pb2.ReadBodiesReply:
         return self._member.copies.bodies(request)
+
+    @override
+    async def AskExporter(
+        self, request: relay_pb2.AskExporterRequest, context: Any
+    ) -> relay_pb2.AskExporterReply:
+        try:
+            stub = await self._member.ask_exporter(question_of(request))
+        except Unanswered as error:
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, str(error))
+        except BadStub as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return relay_pb2.AskExporterReply(stub=stub)
 
     @override
     async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]

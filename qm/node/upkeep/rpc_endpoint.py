@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import secrets
 import socket
 import time
@@ -15,8 +14,10 @@ from qm.cluster.cluster import Cluster
 from qm.edge.tcp.listeners import bind
 from qm.node.config.schema import NodeConfig
 from qm.node.membership.manager_keys import NodeKeys
+from qm.node.relay.exporters import number_of
 from qm.observe.metrics import Metrics
 from qm.rpc.cluster_accounts import AccountsInTurn, ClusterAccounts
+from qm.rpc.dcom.runtime.relayed import OtherNodes, Question, Unanswered
 from qm.rpc.endpoint import (
     NO_OBJECTS,
     ObjectImplementations,
@@ -48,9 +49,6 @@ PORT_STEP_COUNT: Final = 11
 _FILETIME_OF_EPOCH: Final = 116_444_736_000_000_000
 _NS_PER_TICK: Final = 100
 _PORT_MAX: Final = 65_535
-_NODES_MAX: Final = 1 << 16
-"""Numbers of nodes in identifiers of objects."""
-_NUMBER_AT_END: Final = re.compile(r"(\d+)$")
 
 
 class WindowsEndpoint:
@@ -66,9 +64,10 @@ class WindowsEndpoint:
         audit: Audit,
         metrics: Metrics,
         channels: "Channels",
+        others: OtherNodes,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
-        """`channels`: of the node's API, for objects."""
+        """`channels`: of the node's API, for objects. `others`: who has those of other nodes."""
         self._config = config
         self._cluster = cluster
         self._keys = keys
@@ -78,6 +77,7 @@ class WindowsEndpoint:
         self._metrics = metrics
         self._bind = bind
         self._channels = channels
+        self._others = others
         self._dcom: Dcom | None = None
         self.rpc: RpcEndpoint | None = None
         """None while it is off or stopped."""
@@ -126,10 +126,15 @@ class WindowsEndpoint:
         from qm.rpc.dcom.service import Dcom, DcomSettings  # loads the client of the API
 
         rpc = self._config.rpc
-        number = _NUMBER_AT_END.search(self._config.name)
-        node = int(number.group()) % _NODES_MAX if number is not None else 0
+        node = number_of(self._config.name)
         settings = DcomSettings(node, rpc.names, self._sink_logon(), rpc.sink_port)
-        return Dcom(settings, self._channels, self._port, self._metrics)
+        return Dcom(settings, self._channels, self._port, self._metrics, self._others)
+
+    async def ask_exporter(self, question: Question) -> bytes:
+        """Answer for another node, about objects here. Raises Unanswered, BadStub."""
+        if self._dcom is None:
+            raise Unanswered("this node has no objects; see `objects` in [rpc]")
+        return await self._dcom.resolver.answer(question)
 
     def _sink_logon(self) -> "Logon":
         """Return how sinks of programs are called. Raises OSError."""
@@ -193,6 +198,5 @@ class WindowsEndpoint:
 
 def port_of(config: NodeConfig) -> int:
     """Return the port of a node's interfaces."""
-    number = _NUMBER_AT_END.search(config.name) if config.rpc.port_by_ordinal else None
-    ordinal = int(number.group()) if number is not None else 0
+    ordinal = number_of(config.name) if config.rpc.port_by_ordinal else 0
     return min(config.rpc.port_base + PORT_STEP_COUNT * ordinal, _PORT_MAX)

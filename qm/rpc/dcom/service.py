@@ -34,6 +34,7 @@ from qm.rpc.dcom.runtime.exporter import Exporter
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH
 from qm.rpc.dcom.runtime.objref import write_objref
 from qm.rpc.dcom.runtime.places import Places
+from qm.rpc.dcom.runtime.relayed import OtherNodes
 from qm.rpc.dcom.runtime.rem_unknown import REM_UNKNOWN_INTERFACES, RemUnknown
 from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER, Resolver
 from qm.rpc.interface import Interface
@@ -70,8 +71,11 @@ class Dcom(Creator):
         channels: Channels,
         port: Callable[[], int],
         metrics: Metrics,
+        others: OtherNodes,
     ) -> None:
-        """`channels`: of the node's API. `port`: of the objects, as bound."""
+        """`channels`: of the node's API. `port`: of the objects, as bound. `others`: who answers
+        for objects that are not here.
+        """
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._places = Places(settings.names, port, loop.time)
@@ -98,10 +102,10 @@ class Dcom(Creator):
         self._background: set[asyncio.Task[Any]] = set()
         self._is_stopped = False
         activation = Activation(self._exporter, self._places, self, _LEVEL)
-        resolver = Resolver(self._exporter, self._places, _LEVEL)
+        self.resolver: Final = Resolver(self._exporter, self._places, _LEVEL, others)
         rem_unknown = RemUnknown(self._exporter, self._places)
         self.on_mapper_port: Final[Mapping[Interface, object]] = {
-            IOBJECTEXPORTER: resolver,
+            IOBJECTEXPORTER: self.resolver,
             IREMOTESCMACTIVATOR: activation,
             IACTIVATION: activation,
         }
@@ -176,6 +180,7 @@ class Dcom(Creator):
             await asyncio.sleep(SWEEP_EVERY_S)
             now = self._places.now()
             self._exporter.sweep(now)
+            self.resolver.sweep()
             self._count.set(len(self._exporter))
             self._callers.sweep(now, self._exporter.owned)
 

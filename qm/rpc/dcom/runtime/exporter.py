@@ -5,7 +5,7 @@ call [MS-DCOM 3.1.2.2, 3.1.1.6.1]. No I/O; time and random bytes come from outsi
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -106,7 +106,7 @@ class Exporter:
         """`node`: 0 to 65,535. `released`: told of each object that clients do not hold any more,
         and whether they are lost, rather than have released it; not when everything ends at once.
         """
-        self._node = node
+        self.node: Final = node
         self._classes = classes
         self._released = released
         self._random = random_bytes
@@ -128,7 +128,7 @@ class Exporter:
 
     def _number(self) -> int:
         low = int.from_bytes(self._random(_LOW_BYTES), "little") or 1
-        return self._node << NODE_SHIFT | low
+        return self.node << NODE_SHIFT | low
 
     # Pointers ------------------------------------------------------------------------------
 
@@ -232,6 +232,10 @@ class Exporter:
         self._released(exported.target, is_lost)
 
     # Pings ---------------------------------------------------------------------------------
+
+    def set_numbers(self) -> Collection[int]:
+        """Return the numbers of all ping sets."""
+        return self._sets.keys()
 
     def ping(self, number: int, owner: Owner, now: float) -> bool:
         """SimplePing: keep a set alive; False if there is no such set of this owner."""

@@ -32,8 +32,12 @@ class Places:
 
     def exporter(self, call: Call) -> Bindings:
         """Return where objects are called."""
+        return self.exporter_at(call.local[0])
+
+    def exporter_at(self, dialled: str) -> Bindings:
+        """As `exporter`, for who dialled an address."""
         port = self._port()
-        hosts = (*self._names, call.local[0])
+        hosts = (*self._names, dialled)
         return Bindings(tuple(f"{host}[{port}]" for host in hosts), SERVICES)
 
     def owner(self, call: Call) -> Owner:

@@ -1,21 +1,37 @@
-"""IObjectExporter on the mapper's port: where objects are, and pings [MS-DCOM 3.1.2.5.1]."""
+"""IObjectExporter on the mapper's port: where objects are, and pings [MS-DCOM 3.1.2.5.1].
 
-from typing import Any, Final
+What is about another node's objects is asked there (`relayed`).
+"""
+
+from collections.abc import Awaitable, Mapping
+from inspect import isawaitable
+from typing import Final, TypeAlias
 
 from qm.rpc.dcom.hresults import OR_INVALID_OID, OR_INVALID_OXID, OR_INVALID_SET, ComError
 from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, PROTOCOLS_MAX
-from qm.rpc.dcom.runtime.exporter import Exporter
+from qm.rpc.dcom.runtime.exporter import Exporter, Owner, node_of
 from qm.rpc.dcom.runtime.identifiers import NULL
 from qm.rpc.dcom.runtime.objref import DUAL_STRING_ARRAY
 from qm.rpc.dcom.runtime.orpc import COM_VERSION, MAJOR, MINOR, Listed
 from qm.rpc.dcom.runtime.places import Places
+from qm.rpc.dcom.runtime.relayed import (
+    Given,
+    NoOthers,
+    OtherNodes,
+    Parts,
+    Question,
+    Unanswered,
+    by_node,
+)
 from qm.rpc.interface import Fault, Interface, Operation, interface_syntax
+from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import GUID, U16, U32, U64, Array, Unique
 from qm.rpc.pdu.codes import AuthLevel, FaultStatus
 from qm.rpc.server.call import Call
 
 _OIDS: Final = Unique(Array(U64, OBJECTS_PER_CALLER_MAX))
 _BINDINGS: Final = Unique(DUAL_STRING_ARRAY)
+_NO_OTHERS: Final = NoOthers()
 _RESOLVE: Final = (U64, U16, Array(U16, PROTOCOLS_MAX))
 IOBJECTEXPORTER: Final = Interface(
     "IObjectExporter",
@@ -37,58 +53,179 @@ IOBJECTEXPORTER: Final = Interface(
 )
 
 
+RESOLVE, SIMPLE_PING, COMPLEX_PING, RESOLVE_2 = 0, 1, 2, 4
+_ABOUT_OBJECTS: Final = frozenset((RESOLVE, SIMPLE_PING, COMPLEX_PING, RESOLVE_2))
+Answer: TypeAlias = Given | Awaitable[Given]
+
+
 class Resolver:
     """Implements it."""
 
-    def __init__(self, exporter: Exporter, places: Places, hint: AuthLevel) -> None:
+    def __init__(
+        self,
+        exporter: Exporter,
+        places: Places,
+        hint: AuthLevel,
+        others: OtherNodes = _NO_OTHERS,
+    ) -> None:
         """`hint`: the least protection of calls of objects (RP-A73)."""
         self._exporter = exporter
         self._places = places
         self._hint = int(hint)
+        self._others = others
+        self._parts = Parts()
 
-    def alive(self, call: Call, given: list[Any]) -> list[Any]:
+    def alive(self, call: Call, given: Given) -> Given:
         """ServerAlive."""
         return [0]
 
-    def alive_2(self, call: Call, given: list[Any]) -> list[Any]:
+    def alive_2(self, call: Call, given: Given) -> Given:
         """ServerAlive2: Windows asks without security, before anything else."""
         return [(MAJOR, MINOR), self._places.resolver(call), 0, 0]
 
-    def resolve(self, call: Call, given: list[Any]) -> list[Any]:
+    def resolve(self, call: Call, given: Given) -> Answer:
         """ResolveOxid."""
-        _protected(call)
-        if given[0] != self._exporter.oxid:
-            return [None, NULL, 0, OR_INVALID_OXID]
-        bindings = self._places.exporter(call)
-        return [bindings, self._exporter.ipid_rem_unknown, self._hint, 0]
+        return self._asked(RESOLVE, call, given)
 
-    def resolve_2(self, call: Call, given: list[Any]) -> list[Any]:
+    def resolve_2(self, call: Call, given: Given) -> Answer:
         """ResolveOxid2."""
-        *first, status = self.resolve(call, given)
-        return [*first, (MAJOR, MINOR), status]
+        return self._asked(RESOLVE_2, call, given)
 
-    def simple_ping(self, call: Call, given: list[Any]) -> list[Any]:
+    def simple_ping(self, call: Call, given: Given) -> Answer:
         """SimplePing."""
-        _protected(call)
-        is_known = self._exporter.ping(given[0], self._places.owner(call), self._places.now())
-        return [0 if is_known else OR_INVALID_SET]
+        return self._asked(SIMPLE_PING, call, given)
 
-    def complex_ping(self, call: Call, given: list[Any]) -> list[Any]:
+    def complex_ping(self, call: Call, given: Given) -> Answer:
         """ComplexPing; no back-off is asked for."""
+        return self._asked(COMPLEX_PING, call, given)
+
+    async def answer(self, question: Question) -> bytes:
+        """Answer what another node was asked about this node's objects. Raises BadStub."""
+        if question.operation not in _ABOUT_OBJECTS:
+            raise BadStub(f"operation {question.operation}")
+        operation = IOBJECTEXPORTER.operations[question.operation]
+        given, _ = operation.takes.unmarshal(question.stub)
+        _check(question.operation, given)
+        found = self._answer(question.operation, given, question.owner, question.dialled)
+        return operation.gives.marshal(await found if isawaitable(found) else found)
+
+    def sweep(self) -> None:
+        """Forget what belongs to ping sets that ended."""
+        self._parts.keep(self._exporter.set_numbers())
+
+    def _asked(self, operation: int, call: Call, given: Given) -> Answer:
         _protected(call)
-        number, sequence, added_count, removed_count, added, removed = given
-        if added_count != len(added or ()) or removed_count != len(removed or ()):
-            raise Fault(FaultStatus.BAD_STUB_DATA)
-        owner, now = self._places.owner(call), self._places.now()
+        _check(operation, given)
+        owner, dialled = self._places.owner(call), call.local[0]
+        home = node_of(_subject(operation, given))
+        if self._others.has(home):
+            return self._relayed(home, operation, given, owner, dialled)
+        return self._answer(operation, given, owner, dialled)
+
+    async def _relayed(
+        self, node: int, operation: int, given: Given, owner: Owner, dialled: str
+    ) -> Given:
+        """Have another node answer. What has no answer is unknown: it died with its node."""
+        declared = IOBJECTEXPORTER.operations[operation]
+        question = Question(operation, declared.takes.marshal(given), owner, dialled)
+        try:
+            found, _ = declared.gives.unmarshal(await self._others.ask(node, question))
+        except (Unanswered, BadStub):
+            return _unknown(operation, given)
+        return list(found)
+
+    def _answer(self, operation: int, given: Given, owner: Owner, dialled: str) -> Answer:
+        if operation == SIMPLE_PING:
+            return self._simple_ping(given[0], owner, dialled)
+        if operation == COMPLEX_PING:
+            return self._complex_ping(given, owner, dialled)
+        if given[0] != self._exporter.oxid:
+            return _unknown(operation, given)
+        bindings = self._places.exporter_at(dialled)
+        version = ((MAJOR, MINOR),) if operation == RESOLVE_2 else ()
+        return [bindings, self._exporter.ipid_rem_unknown, self._hint, *version, 0]
+
+    # Pings
+
+    def _simple_ping(self, number: int, owner: Owner, dialled: str) -> Answer:
+        if not self._exporter.ping(number, owner, self._places.now()):
+            return [OR_INVALID_SET]
+        parts = self._parts.of(number)
+        return self._ping_parts(number, dict(parts), owner, dialled) if parts else [0]
+
+    async def _ping_parts(
+        self, number: int, parts: Mapping[int, int], owner: Owner, dialled: str
+    ) -> Given:
+        for node, part in parts.items():
+            (status,) = await self._relayed(node, SIMPLE_PING, [part], owner, dialled)
+            if status:
+                self._parts.put(number, node, 0)
+        return [0]
+
+    def _complex_ping(self, given: Given, owner: Owner, dialled: str) -> Answer:
+        number, sequence, _, _, added, removed = given
+        own = self._exporter.node
+        adds = by_node(added or (), self._others, own)
+        removes = by_node(removed or (), self._others, own)
+        here = (adds.pop(own, ()), removes.pop(own, ()))
         try:
             number, are_known = self._exporter.change_set(
-                number, sequence, added or (), removed or (), owner, now
+                number, sequence, *here, owner, self._places.now()
             )
         except KeyError:
             return [number, 0, OR_INVALID_SET]
         except ComError as error:
             return [number, 0, error.status]
-        return [number, 0, 0 if are_known else OR_INVALID_OID]
+        status = 0 if are_known else OR_INVALID_OID
+        nodes = {*adds, *removes, *self._parts.of(number)}
+        if not nodes:
+            return [number, 0, status]
+        changes = {node: (adds.get(node, []), removes.get(node, [])) for node in sorted(nodes)}
+        return self._change_parts(number, sequence, changes, status, owner, dialled)
+
+    async def _change_parts(
+        self,
+        number: int,
+        sequence: int,
+        changes: Mapping[int, tuple[list[int], list[int]]],
+        status: int,
+        owner: Owner,
+        dialled: str,
+    ) -> Given:
+        for node, (added, removed) in changes.items():
+            part = self._parts.of(number).get(node, 0)
+            if not part and not added:
+                continue
+            given = [part, sequence, len(added), len(removed), added or None, removed or None]
+            part, _, fault = await self._relayed(node, COMPLEX_PING, given, owner, dialled)
+            self._parts.put(number, node, 0 if fault == OR_INVALID_SET else part)
+            if fault and added:
+                status = OR_INVALID_OID
+        return [number, 0, status]
+
+
+def _check(operation: int, given: Given) -> None:
+    """Raise BadStub unless counts are those of their arrays."""
+    if operation == COMPLEX_PING:
+        _, _, added_count, removed_count, added, removed = given
+        if (added_count, removed_count) != (len(added or ()), len(removed or ())):
+            raise BadStub("counts of a ping that are not those of its arrays")
+
+
+def _subject(operation: int, given: Given) -> int:
+    """Return the number that names the node to ask; of a new ping set its first object's."""
+    if operation == COMPLEX_PING and not given[0]:
+        return given[4][0] if given[4] else 0
+    return int(given[0])
+
+
+def _unknown(operation: int, given: Given) -> Given:
+    if operation == SIMPLE_PING:
+        return [OR_INVALID_SET]
+    if operation == COMPLEX_PING:
+        return [given[0], 0, OR_INVALID_SET if given[0] else OR_INVALID_OID]
+    version = ((MAJOR, MINOR),) if operation == RESOLVE_2 else ()
+    return [None, NULL, 0, *version, OR_INVALID_OXID]
 
 
 def _protected(call: Call) -> None:

@@ -36,7 +36,8 @@ E_NOINTERFACE = 0x80004002
 
 
 def call_at(level: AuthLevel) -> Any:
-    return SimpleNamespace(request=SimpleNamespace(security=SimpleNamespace(level=level)))
+    request = SimpleNamespace(security=SimpleNamespace(level=level))
+    return SimpleNamespace(request=request, local=("vip", 135))
 
 
 @pytest.mark.spec("RP-DCOM-3.1.2.5.1.2-01", "RP-DCOM-3.1.2.5.1.3-01")
@@ -45,7 +46,7 @@ def test_pings_of_known_and_unknown_sets() -> None:
     who: list[Any] = [ALICE]
     clock = [0.0]
     places: Any = SimpleNamespace(owner=lambda call: who[0], now=lambda: clock[0])
-    resolver = Resolver(made.exporter, places, AuthLevel.INTEGRITY)
+    resolver: Any = Resolver(made.exporter, places, AuthLevel.INTEGRITY)
     call = call_at(AuthLevel.INTEGRITY)
 
     def ping(number: int) -> int:
@@ -79,7 +80,7 @@ def test_changes_of_ping_sets_by_their_numbers() -> None:
     assert UNPINGED_MAX_S == 3 * 120
     made = Made()
     places: Any = SimpleNamespace(owner=lambda call: ALICE, now=lambda: 0.0)
-    resolver = Resolver(made.exporter, places, AuthLevel.INTEGRITY)
+    resolver: Any = Resolver(made.exporter, places, AuthLevel.INTEGRITY)
     call = call_at(AuthLevel.INTEGRITY)
     kept, other = made.export(Thing()), made.export(Thing())
     number, _, status = resolver.complex_ping(call, [0, 5, 2, 0, [4711, kept.oid], None])
@@ -103,7 +104,7 @@ def test_a_reference_carries_five() -> None:
 @pytest.mark.spec("RP-DCOM-3.1.2.5.1.1-01")
 def test_an_exporter_that_nobody_knows_has_its_number() -> None:
     places: Any = SimpleNamespace(owner=lambda call: ALICE, now=lambda: 0.0)
-    resolver = Resolver(Made().exporter, places, AuthLevel.INTEGRITY)
+    resolver: Any = Resolver(Made().exporter, places, AuthLevel.INTEGRITY)
     call = call_at(AuthLevel.INTEGRITY)
     assert resolver.resolve(call, [4711, 1, [7]]) == [None, NULL, 0, 1910]
     assert resolver.resolve_2(call, [4711, 1, [7]]) == [None, NULL, 0, (5, 7), 1910]

@@ -1,0 +1,197 @@
+"""Clients whom a balancer leads to another node than the one that has their objects."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from qm.rpc.dcom.limits import UNPINGED_MAX_S
+from qm.rpc.dcom.runtime.exporter import Owner, node_of
+from qm.rpc.dcom.runtime.identifiers import NULL
+from qm.rpc.dcom.runtime.objref import Bindings
+from qm.rpc.dcom.runtime.places import Places
+from qm.rpc.dcom.runtime.relayed import OtherNodes, Question, Unanswered
+from qm.rpc.dcom.runtime.resolver import Resolver
+from qm.rpc.interface import Fault
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.pdu.codes import AuthLevel
+from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made
+from tests.unit.rpc.dcom.test_rules import call_at
+
+UNKNOWN_EXPORTER, UNKNOWN_OBJECT, UNKNOWN_SET = 1910, 1911, 1912
+Thing = type("Thing", (), {})
+
+
+class Cluster:
+    """Nodes by number, and a client at any of them."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.now = 0.0
+        self.who = ALICE
+        self.made = {number: Made(number) for number in numbers}
+        self.down: set[int] = set()
+        self.asked: list[int] = []
+        self.resolvers = {number: self._resolver(number) for number in numbers}
+
+    def _resolver(self, number: int) -> Resolver:
+        places = Places(("cluster",), lambda: 2_000 + number, lambda: self.now)
+        places.owner = lambda call: self.who  # type: ignore[method-assign]
+        exporter = self.made[number].exporter
+        return Resolver(exporter, places, AuthLevel.INTEGRITY, Others(self, number))
+
+    def call(self, at: int, method: str, *given: Any) -> list[Any]:
+        call = call_at(AuthLevel.INTEGRITY)
+        found = getattr(self.resolvers[at], method)(call, list(given))
+        return found if isinstance(found, list) else asyncio.run(_result(found))
+
+    def ping(self, at: int, number: int) -> int:
+        (status,) = self.call(at, "simple_ping", number)
+        return int(status)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        for number, made in self.made.items():
+            made.exporter.sweep(self.now)
+            self.resolvers[number].sweep()
+
+
+class Others(OtherNodes):
+    def __init__(self, cluster: Cluster, own: int) -> None:
+        self.cluster, self.own = cluster, own
+
+    @override
+    def has(self, node: int) -> bool:
+        return node != self.own and node in self.cluster.made
+
+    @override
+    async def ask(self, node: int, question: Question) -> bytes:
+        self.cluster.asked.append(node)
+        if node in self.cluster.down:
+            raise Unanswered(f"{node} is down")
+        return await self.cluster.resolvers[node].answer(question)
+
+
+async def _result(found: Any) -> Any:
+    return await found
+
+
+def test_an_exporter_is_resolved_at_every_node() -> None:
+    cluster = Cluster(1, 2, 3)
+    exporter = cluster.made[3].exporter
+    for at in (1, 2, 3):
+        bindings, ipid, _, version, status = cluster.call(at, "resolve_2", exporter.oxid, 1, [7])
+        assert (ipid, version, status) == (exporter.ipid_rem_unknown, (5, 7), 0)
+        assert isinstance(bindings, Bindings)
+        assert bindings.addresses == ("cluster[2003]", "vip[2003]"), "what was dialled is among it"
+        assert cluster.call(at, "resolve", exporter.oxid, 1, [7])[1:2] == [ipid]
+    assert cluster.call(1, "resolve", exporter.oxid + 1, 1, [7]) == [None, NULL, 0, 1910]
+
+
+def test_an_exporter_of_a_dead_node_is_unknown() -> None:
+    cluster = Cluster(1, 2)
+    cluster.down.add(2)
+    oxid = cluster.made[2].exporter.oxid
+    assert cluster.call(1, "resolve_2", oxid, 1, [7]) == [None, NULL, 0, (5, 7), UNKNOWN_EXPORTER]
+    assert cluster.ping(1, 2 << 48 | 7) == UNKNOWN_SET
+    given = (0, 1, 1, 0, [2 << 48 | 9], None)
+    assert cluster.call(1, "complex_ping", *given) == [0, 0, UNKNOWN_OBJECT]
+
+
+def test_a_ping_at_any_node_keeps_objects_alive() -> None:
+    cluster = Cluster(1, 2, 3)
+    ref = cluster.made[2].export(Thing())
+    number, _, status = cluster.call(1, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
+    assert (node_of(number), status) == (2, 0), "the set is at the node of its first object"
+    for at in (3, 1, 2, 3):
+        cluster.pass_time(UNPINGED_MAX_S - 1)
+        assert cluster.ping(at, number) == 0
+    assert not cluster.made[2].released
+    assert cluster.call(3, "complex_ping", number, 2, 0, 1, None, [ref.oid]) == [number, 0, 0]
+    cluster.pass_time(UNPINGED_MAX_S + 1)
+    assert len(cluster.made[2].released) == 1
+
+
+def test_a_set_may_have_objects_of_several_nodes() -> None:
+    cluster = Cluster(1, 2, 3)
+    refs = [cluster.made[node].export(Thing()) for node in (1, 2, 3)]
+    oids = [ref.oid for ref in refs]
+    number, _, status = cluster.call(3, "complex_ping", 0, 1, 2, 0, oids[:2], None)
+    assert status == 0
+    assert cluster.call(2, "complex_ping", number, 2, 1, 0, oids[2:], None) == [number, 0, 0]
+    for at in (1, 2, 3, 1):
+        cluster.pass_time(UNPINGED_MAX_S - 1)
+        assert cluster.ping(at, number) == 0
+    assert [len(made.released) for made in cluster.made.values()] == [0, 0, 0]
+    # One that leaves the set ends, the others stay.
+    assert cluster.call(1, "complex_ping", number, 3, 0, 1, None, oids[2:]) == [number, 0, 0]
+    for _ in range(2):
+        cluster.pass_time(UNPINGED_MAX_S - 1)
+        assert cluster.ping(1, number) == 0
+    assert [len(made.released) for made in cluster.made.values()] == [0, 0, 1]
+    # Without pings all end.
+    cluster.pass_time(UNPINGED_MAX_S + 1)
+    assert [len(made.released) for made in cluster.made.values()] == [1, 1, 1]
+    assert cluster.ping(2, number) == UNKNOWN_SET
+
+
+def test_a_node_that_dies_takes_its_part_of_a_set_with_it() -> None:
+    cluster = Cluster(1, 2)
+    refs = [cluster.made[node].export(Thing()) for node in (1, 2)]
+    given = (0, 1, 2, 0, [ref.oid for ref in refs], None)
+    number, _, status = cluster.call(1, "complex_ping", *given)
+    assert status == 0
+    cluster.down.add(2)
+    assert cluster.ping(1, number) == 0
+    cluster.asked.clear()
+    assert cluster.ping(1, number) == 0
+    assert cluster.asked == [], "nobody asks for what is gone"
+    again = cluster.made[2].export(Thing())
+    late = cluster.call(1, "complex_ping", number, 2, 1, 0, [again.oid], None)
+    assert late == [number, 0, UNKNOWN_OBJECT]
+
+
+def test_sets_and_objects_of_others_stay_theirs() -> None:
+    cluster = Cluster(1, 2)
+    ref = cluster.made[2].export(Thing())
+    number, _, _ = cluster.call(1, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
+    cluster.who = BOB
+    assert cluster.ping(1, number) == UNKNOWN_SET
+    stolen = cluster.call(1, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
+    assert stolen[2] == UNKNOWN_OBJECT
+    assert cluster.call(1, "complex_ping", number, 2, 0, 1, None, [ref.oid])[2] == UNKNOWN_SET
+
+
+def test_calls_without_signature_are_not_relayed() -> None:
+    cluster = Cluster(1, 2)
+    oxid = cluster.made[2].exporter.oxid
+    with pytest.raises(Fault):
+        cluster.resolvers[1].resolve(call_at(AuthLevel.CONNECT), [oxid, 1, [7]])
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "stub"), [(3, b""), (99, b""), (1, b"\x00"), (2, b"\xff" * 40), (0, b"")]
+)
+def test_what_another_node_asks_badly_is_refused(operation: int, stub: bytes) -> None:
+    resolver = Cluster(1).resolvers[1]
+    with pytest.raises((BadStub, Fault)):
+        asyncio.run(resolver.answer(Question(operation, stub, Owner("a", "b"), "vip")))
+
+
+def test_a_question_names_who_asks() -> None:
+    cluster = Cluster(1, 2)
+    ref = cluster.made[2].export(Thing())
+    seen: list[Question] = []
+    ask = Others.ask
+
+    async def noted(self: Others, node: int, question: Question) -> bytes:
+        seen.append(question)
+        return await ask(self, node, question)
+
+    others = SimpleNamespace(noted=noted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Others, "ask", others.noted)
+        cluster.call(1, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
+    assert [(one.owner, one.dialled) for one in seen] == [(ALICE, "vip")]
