@@ -142,7 +142,7 @@ class Service:
             self._audit_management,
             metrics,
             self.api.channel,
-            RelayedExporters(config.name, self.members.others, channels),
+            RelayedExporters(config.name, self.members.others, channels, metrics, time.monotonic),
             platform.bind,
         )
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)

@@ -227,6 +227,11 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_remote_reads_returned_total", _COUNTER,
         "Messages lent to remote readers that went back to their queue", ("cause",),
     ),
+    Metric(
+        "quorate_dcom_unanswered_total",
+        _COUNTER,
+        "Questions of DCOM clients that another node, which has their objects, did not answer",
+    ),
     Metric("quorate_dcom_objects", _GAUGE, "Objects that DCOM clients hold at this node"),
     Metric(
         "quorate_dcom_events_total", _COUNTER, "Notifications of DCOM clients' sinks",

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from qm.node.dev import pids
-from qm.node.dev.layout import Layout
 from qm.rpc.dcom.client import Logon, Server
 from qm.rpc.dcom.hresults import ComError
 from qm.rpc.dcom.runtime.exporter import node_of
@@ -16,10 +15,9 @@ from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IUNKNOWN
 from qm.rpc.dcom.runtime.objref import Objref
 from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER
 from qm.rpc.security.ntlm import NtlmClient
-from tests.cluster.harness import free_network
 from tests.cluster.remote_reader import PASSWORD, USER
 from tests.cluster.test_processes import dev_cluster
-from tests.cluster.test_remote_readers import add_account
+from tests.cluster.test_remote_readers import add_account, rpc_layout
 from tests.unit.rpc.dcom.scripts import clsid
 
 MAPPER_PORT = 11350
@@ -44,10 +42,7 @@ async def ping(at: Server, number: int, added: list[int]) -> tuple[int, int]:
 @pytest.mark.timeout(320)
 def test_any_node_resolves_and_pings_for_the_one_that_has_the_object(tmp_path: Path) -> None:
     async def scenario() -> None:
-        layout = Layout(tmp_path)
-        for node in layout.make(3, free_network()):
-            config = layout.config(node.name)
-            config.write_text(config.read_text() + RPC)
+        layout = rpc_layout(tmp_path, RPC)
         async with dev_cluster(tmp_path) as (_, nodes):
             await add_account(layout, nodes)
             home, other = nodes[0], nodes[1]

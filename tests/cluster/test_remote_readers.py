@@ -98,6 +98,15 @@ async def until(condition: Callable[[], object], seen: Callable[[], object]) -> 
         raise AssertionError(f"last seen: {seen()}") from None
 
 
+def rpc_layout(folder: Path, section: str) -> Layout:
+    """Return three nodes that are to be started, with an `[rpc]` section."""
+    layout = Layout(folder)
+    for node in layout.make(3, free_network()):
+        config = layout.config(node.name)
+        config.write_text(config.read_text() + section)
+    return layout
+
+
 async def add_account(layout: Layout, nodes: list[DevNode]) -> None:
     code, said = await qm(
         *("user", "add", USER, "--password", PASSWORD, "--group", "S-1-5-32-544"),
@@ -120,10 +129,7 @@ async def send(sender: Client, sent: list[str], count: int) -> None:
 @pytest.mark.spec("RR-OUR-1-02", "RR-OUR-1-08", "RR-OUR-1-09")
 def test_readers_lose_nothing_when_nodes_die_and_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
-        layout = Layout(tmp_path)
-        for node in layout.make(3, free_network()):
-            config = layout.config(node.name)
-            config.write_text(config.read_text() + RPC)
+        layout = rpc_layout(tmp_path, RPC)
         async with dev_cluster(tmp_path) as (_, nodes):
             await create_queue(layout, nodes, "orders")
             await add_account(layout, nodes)

@@ -1,5 +1,6 @@
 """Object exporters of the other nodes: what a client asks here about objects there."""
 
+import logging
 import re
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -8,10 +9,13 @@ import grpc.aio
 from typing_extensions import override
 
 from qm.node.relay.channels import Channels, Unreachable
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.rpc.dcom.runtime.exporter import Owner
 from qm.rpc.dcom.runtime.relayed import OtherNodes, Question, Unanswered
 
+_LOGGER: Final = logging.getLogger(__name__)
 ASK_TIMEOUT_S: Final = 5.0
 NODES_MAX: Final = 1 << 16
 """Numbers of nodes in identifiers of objects."""
@@ -27,16 +31,29 @@ def number_of(name: str) -> int:
 class RelayedExporters(OtherNodes):
     """Implements it over the relay ports."""
 
-    def __init__(self, own: str, members: Callable[[], Iterable[str]], channels: Channels) -> None:
-        """`own`: this node's name. `members`: names of all."""
-        self._own = own
-        self._members = members
+    def __init__(
+        self,
+        own: str,
+        others: Callable[[], Iterable[str]],
+        channels: Channels,
+        metrics: Metrics,
+        now: Callable[[], float],
+    ) -> None:
+        """`own`: this node's name. `others`: those of the other members. `now`: monotonic, in
+        seconds.
+        """
+        self._own = number_of(own)
+        self._others = others
         self._channels = channels
+        self._unanswered = metrics.counter("quorate_dcom_unanswered_total")
+        self._log = LimitedLog(_LOGGER, now)
 
     def _name(self, node: int) -> str | None:
         """Return the member with a number; None for this node's, and where two have it."""
-        named = [name for name in self._members() if number_of(name) == node]
-        return named[0] if len(named) == 1 and named[0] != self._own else None
+        if node == self._own:
+            return None
+        named = [name for name in self._others() if number_of(name) == node]
+        return named[0] if len(named) == 1 else None
 
     @override
     def has(self, node: int) -> bool:
@@ -58,6 +75,9 @@ class RelayedExporters(OtherNodes):
             stub = await self._channels.stub(name)
             reply = await stub.AskExporter(request, timeout=ASK_TIMEOUT_S)
         except (Unreachable, grpc.aio.AioRpcError) as error:
+            self._unanswered.inc()
+            text = "a node does not answer what a DCOM client asks about its objects there"
+            self._log.warning(name, text, peer=name, error=str(error))
             raise Unanswered(f"{name} does not answer: {error}") from error
         return reply.stub
 

@@ -5,13 +5,16 @@ Numbers begin with their node's (`exporter.node_of`). A ping set belongs to the 
 object; of objects elsewhere it keeps there a set of its own, a part.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 from typing_extensions import override
 
 from qm.rpc.dcom.runtime.exporter import Owner, node_of
+
+PARTS_MAX: Final = 32
+"""Of a ping set: several times the nodes of a cluster."""
 
 
 class Unanswered(Exception):
@@ -53,30 +56,43 @@ class NoOthers(OtherNodes):
 
 
 class Parts:
-    """Sets at other nodes that belong to sets of this one."""
+    """Sets at other nodes that belong to sets of this one.
+
+    A set has one part at a node; another one, made by a ping at the same moment, is pinged too.
+    """
 
     def __init__(self) -> None:
-        self._numbers: dict[int, dict[int, int]] = {}
-        """By set: by node, its part."""
+        self._numbers: dict[int, list[tuple[int, int]]] = {}
+        """By set: (node, part)."""
 
-    def of(self, number: int) -> Mapping[int, int]:
-        """Return the parts of a set, by node."""
-        return self._numbers.get(number, {})
+    def all_of(self, number: int) -> Sequence[tuple[int, int]]:
+        """Return the parts of a set, as (node, part)."""
+        return tuple(self._numbers.get(number, ()))
 
-    def put(self, number: int, node: int, part: int) -> None:
-        """A set has a part at a node; 0: not any more."""
-        parts = self._numbers.setdefault(number, {})
-        if part:
-            parts[node] = part
-        else:
-            parts.pop(node, None)
-        if not parts:
-            del self._numbers[number]
+    def nodes(self, number: int) -> set[int]:
+        """Return the nodes at which a set has parts."""
+        return {node for node, _ in self._numbers.get(number, ())}
 
-    def keep(self, numbers: Iterable[int]) -> None:
+    def at(self, number: int, node: int) -> int:
+        """Return the part of a set that changes at a node; 0: it has none there."""
+        found = (part for where, part in self._numbers.get(number, ()) if where == node)
+        return next(found, 0)
+
+    def add(self, number: int, node: int, part: int) -> None:
+        """A part was made, unless too many were: the rest end by themselves."""
+        parts = self._numbers.setdefault(number, [])
+        if len(parts) < PARTS_MAX:
+            parts.append((node, part))
+
+    def drop(self, number: int, node: int, part: int) -> None:
+        """A part has ended."""
+        parts = [each for each in self._numbers.pop(number, ()) if each != (node, part)]
+        if parts:
+            self._numbers[number] = parts
+
+    def keep(self, numbers: Collection[int]) -> None:
         """Forget the parts of all other sets: without pings they end by themselves."""
-        kept: Final = frozenset(numbers)
-        for number in [each for each in self._numbers if each not in kept]:
+        for number in [each for each in self._numbers if each not in numbers]:
             del self._numbers[number]
 
 

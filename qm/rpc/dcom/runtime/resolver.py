@@ -3,7 +3,8 @@
 What is about another node's objects is asked there (`relayed`).
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Final, TypeAlias
 
@@ -119,19 +120,33 @@ class Resolver:
         owner, dialled = self._places.owner(call), call.local[0]
         home = node_of(_subject(operation, given))
         if self._others.has(home):
-            return self._relayed(home, operation, given, owner, dialled)
+            return self._answer_elsewhere(home, operation, given, owner, dialled)
         return self._answer(operation, given, owner, dialled)
+
+    async def _answer_elsewhere(
+        self, node: int, operation: int, given: Given, owner: Owner, dialled: str
+    ) -> Given:
+        """Have another node answer. Nobody can tell one that is dead from one that is cut off: an
+        exporter is unknown then, but a client goes on pinging its set.
+        """
+        try:
+            return await self._relayed(node, operation, given, owner, dialled)
+        except Unanswered as error:
+            if operation in (SIMPLE_PING, COMPLEX_PING):
+                raise Fault(FaultStatus.SERVER_UNAVAILABLE, str(error)) from error
+            return _unknown(operation)
 
     async def _relayed(
         self, node: int, operation: int, given: Given, owner: Owner, dialled: str
     ) -> Given:
-        """Have another node answer. What has no answer is unknown: it died with its node."""
+        """Return another node's answer. Raises Unanswered."""
         declared = IOBJECTEXPORTER.operations[operation]
         question = Question(operation, declared.takes.marshal(given), owner, dialled)
+        answer = await self._others.ask(node, question)
         try:
-            found, _ = declared.gives.unmarshal(await self._others.ask(node, question))
-        except (Unanswered, BadStub):
-            return _unknown(operation, given)
+            found, _ = declared.gives.unmarshal(answer)
+        except BadStub as error:
+            raise Unanswered(f"node {node} answers what cannot be read: {error}") from error
         return list(found)
 
     def _answer(self, operation: int, given: Given, owner: Owner, dialled: str) -> Answer:
@@ -140,7 +155,7 @@ class Resolver:
         if operation == COMPLEX_PING:
             return self._complex_ping(given, owner, dialled)
         if given[0] != self._exporter.oxid:
-            return _unknown(operation, given)
+            return _unknown(operation)
         bindings = self._places.exporter_at(dialled)
         version = ((MAJOR, MINOR),) if operation == RESOLVE_2 else ()
         return [bindings, self._exporter.ipid_rem_unknown, self._hint, *version, 0]
@@ -150,16 +165,17 @@ class Resolver:
     def _simple_ping(self, number: int, owner: Owner, dialled: str) -> Answer:
         if not self._exporter.ping(number, owner, self._places.now()):
             return [OR_INVALID_SET]
-        parts = self._parts.of(number)
-        return self._ping_parts(number, dict(parts), owner, dialled) if parts else [0]
+        parts = self._parts.all_of(number)
+        return self._ping_parts(number, parts, owner, dialled) if parts else [0]
 
     async def _ping_parts(
-        self, number: int, parts: Mapping[int, int], owner: Owner, dialled: str
+        self, number: int, parts: Sequence[tuple[int, int]], owner: Owner, dialled: str
     ) -> Given:
-        for node, part in parts.items():
-            (status,) = await self._relayed(node, SIMPLE_PING, [part], owner, dialled)
-            if status:
-                self._parts.put(number, node, 0)
+        for node, part in parts:
+            with suppress(Unanswered):  # the next ping may reach it
+                (status,) = await self._relayed(node, SIMPLE_PING, [part], owner, dialled)
+                if status:
+                    self._parts.drop(number, node, part)
         return [0]
 
     def _complex_ping(self, given: Given, owner: Owner, dialled: str) -> Answer:
@@ -177,7 +193,7 @@ class Resolver:
         except ComError as error:
             return [number, 0, error.status]
         status = 0 if are_known else OR_INVALID_OID
-        nodes = {*adds, *removes, *self._parts.of(number)}
+        nodes = {*adds, *removes, *self._parts.nodes(number)}
         if not nodes:
             return [number, 0, status]
         changes = {node: (adds.get(node, []), removes.get(node, [])) for node in sorted(nodes)}
@@ -193,12 +209,19 @@ class Resolver:
         dialled: str,
     ) -> Given:
         for node, (added, removed) in changes.items():
-            part = self._parts.of(number).get(node, 0)
+            part = self._parts.at(number, node)
             if not part and not added:
                 continue
             given = [part, sequence, len(added), len(removed), added or None, removed or None]
-            part, _, fault = await self._relayed(node, COMPLEX_PING, given, owner, dialled)
-            self._parts.put(number, node, 0 if fault == OR_INVALID_SET else part)
+            try:
+                made, _, fault = await self._relayed(node, COMPLEX_PING, given, owner, dialled)
+            except Unanswered:
+                fault = OR_INVALID_OID
+            else:
+                if fault == OR_INVALID_SET:
+                    self._parts.drop(number, node, part)
+                elif not part:
+                    self._parts.add(number, node, made)
             if fault and added:
                 status = OR_INVALID_OID
         return [number, 0, status]
@@ -219,11 +242,8 @@ def _subject(operation: int, given: Given) -> int:
     return int(given[0])
 
 
-def _unknown(operation: int, given: Given) -> Given:
-    if operation == SIMPLE_PING:
-        return [OR_INVALID_SET]
-    if operation == COMPLEX_PING:
-        return [given[0], 0, OR_INVALID_SET if given[0] else OR_INVALID_OID]
+def _unknown(operation: int) -> Given:
+    """Return what ResolveOxid or ResolveOxid2 answers for an OXID that nobody knows."""
     version = ((MAJOR, MINOR),) if operation == RESOLVE_2 else ()
     return [None, NULL, 0, *version, OR_INVALID_OXID]
 

@@ -1,7 +1,6 @@
 """Clients whom a balancer leads to another node than the one that has their objects."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from qm.rpc.dcom.runtime.relayed import OtherNodes, Question, Unanswered
 from qm.rpc.dcom.runtime.resolver import Resolver
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.streams import BadStub
-from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.pdu.codes import AuthLevel, FaultStatus
 from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made
 from tests.unit.rpc.dcom.test_rules import call_at
 
@@ -32,7 +31,7 @@ class Cluster:
         self.who = ALICE
         self.made = {number: Made(number) for number in numbers}
         self.down: set[int] = set()
-        self.asked: list[int] = []
+        self.asked: list[tuple[int, Question]] = []
         self.resolvers = {number: self._resolver(number) for number in numbers}
 
     def _resolver(self, number: int) -> Resolver:
@@ -67,7 +66,8 @@ class Others(OtherNodes):
 
     @override
     async def ask(self, node: int, question: Question) -> bytes:
-        self.cluster.asked.append(node)
+        self.cluster.asked.append((node, question))
+        await asyncio.sleep(0)
         if node in self.cluster.down:
             raise Unanswered(f"{node} is down")
         return await self.cluster.resolvers[node].answer(question)
@@ -94,9 +94,12 @@ def test_an_exporter_of_a_dead_node_is_unknown() -> None:
     cluster.down.add(2)
     oxid = cluster.made[2].exporter.oxid
     assert cluster.call(1, "resolve_2", oxid, 1, [7]) == [None, NULL, 0, (5, 7), UNKNOWN_EXPORTER]
-    assert cluster.ping(1, 2 << 48 | 7) == UNKNOWN_SET
+    # It may be cut off and not dead: a client goes on pinging.
     given = (0, 1, 1, 0, [2 << 48 | 9], None)
-    assert cluster.call(1, "complex_ping", *given) == [0, 0, UNKNOWN_OBJECT]
+    for method, arguments in (("simple_ping", (2 << 48 | 7,)), ("complex_ping", given)):
+        with pytest.raises(Fault) as unavailable:
+            cluster.call(1, method, *arguments)
+        assert unavailable.value.status == FaultStatus.SERVER_UNAVAILABLE
 
 
 def test_a_ping_at_any_node_keeps_objects_alive() -> None:
@@ -136,20 +139,66 @@ def test_a_set_may_have_objects_of_several_nodes() -> None:
     assert cluster.ping(2, number) == UNKNOWN_SET
 
 
-def test_a_node_that_dies_takes_its_part_of_a_set_with_it() -> None:
-    cluster = Cluster(1, 2)
-    refs = [cluster.made[node].export(Thing()) for node in (1, 2)]
-    given = (0, 1, 2, 0, [ref.oid for ref in refs], None)
+def with_parts(cluster: Cluster) -> int:
+    """Return a set of node 1 with an object at each node."""
+    refs = [made.export(Thing()) for made in cluster.made.values()]
+    given = (0, 1, len(refs), 0, [ref.oid for ref in refs], None)
     number, _, status = cluster.call(1, "complex_ping", *given)
     assert status == 0
+    return int(number)
+
+
+def test_a_node_that_was_cut_off_keeps_its_part_of_a_set() -> None:
+    cluster = Cluster(1, 2)
+    number = with_parts(cluster)
     cluster.down.add(2)
+    cluster.pass_time(UNPINGED_MAX_S / 3)
+    assert cluster.ping(1, number) == 0
+    cluster.down.clear()
+    for _ in range(3):
+        cluster.pass_time(UNPINGED_MAX_S / 2)
+        assert cluster.ping(1, number) == 0
+    assert not cluster.made[2].released
+
+
+def test_a_node_that_began_anew_has_no_part_of_a_set() -> None:
+    cluster = Cluster(1, 2)
+    number = with_parts(cluster)
+    cluster.made[2] = Made(2)
+    cluster.resolvers[2] = cluster._resolver(2)
     assert cluster.ping(1, number) == 0
     cluster.asked.clear()
     assert cluster.ping(1, number) == 0
     assert cluster.asked == [], "nobody asks for what is gone"
     again = cluster.made[2].export(Thing())
     late = cluster.call(1, "complex_ping", number, 2, 1, 0, [again.oid], None)
-    assert late == [number, 0, UNKNOWN_OBJECT]
+    assert late == [number, 0, 0]
+    cluster.down.add(2)
+    lost = cluster.call(1, "complex_ping", number, 3, 1, 0, [again.oid + 1], None)
+    assert lost == [number, 0, UNKNOWN_OBJECT]
+
+
+def test_pings_at_the_same_moment_lose_no_object() -> None:
+    cluster = Cluster(1, 2)
+    first = cluster.made[1].export(Thing())
+    number, _, _ = cluster.call(1, "complex_ping", 0, 1, 1, 0, [first.oid], None)
+    oids = [cluster.made[2].export(Thing()).oid for _ in range(3)]
+    call = call_at(AuthLevel.INTEGRITY)
+    resolver: Any = cluster.resolvers[1]
+
+    async def both() -> None:
+        await asyncio.gather(
+            *(
+                resolver.complex_ping(call, [number, 2 + k, 1, 0, [oid], None])
+                for k, oid in enumerate(oids)
+            )
+        )
+
+    asyncio.run(both())
+    for _ in range(3):
+        cluster.pass_time(UNPINGED_MAX_S - 1)
+        assert cluster.ping(1, number) == 0
+    assert not cluster.made[2].released
 
 
 def test_sets_and_objects_of_others_stay_theirs() -> None:
@@ -183,15 +232,6 @@ def test_what_another_node_asks_badly_is_refused(operation: int, stub: bytes) ->
 def test_a_question_names_who_asks() -> None:
     cluster = Cluster(1, 2)
     ref = cluster.made[2].export(Thing())
-    seen: list[Question] = []
-    ask = Others.ask
-
-    async def noted(self: Others, node: int, question: Question) -> bytes:
-        seen.append(question)
-        return await ask(self, node, question)
-
-    others = SimpleNamespace(noted=noted)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Others, "ask", others.noted)
-        cluster.call(1, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
-    assert [(one.owner, one.dialled) for one in seen] == [(ALICE, "vip")]
+    cluster.call(1, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
+    ((node, question),) = cluster.asked
+    assert (node, question.owner, question.dialled) == (2, ALICE, "vip")
