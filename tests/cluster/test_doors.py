@@ -142,21 +142,33 @@ async def channel(node: HarnessNode, port: int, who: Who) -> AsyncIterator[Any]:
         await opened.close(None)
 
 
+ASKED_MAX = 3
+STATUS_LOST = "Internal error from Core"
+WRITE_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
+
+
 async def ask(
     opened: Any, path: str, metadata: tuple[tuple[str, str], ...] = (), body: bytes = NONSENSE
 ) -> grpc.StatusCode:
-    """Make one call with a body that is no message; return how it ended."""
+    """Make one call with a body that is no message; return how it ended.
+
+    A write that meets the refusal of its stream loses the server's status in the client's library:
+    such a call is made again.
+    """
     is_stream = path.rpartition("/")[2] in STREAMING or "Reflection" in path
     kind = opened.stream_stream if is_stream else opened.unary_unary
     async with asyncio.timeout(20):
-        if not is_stream:
-            call = kind(path, None, None)(body, metadata=metadata)
-        else:
-            call = kind(path, None, None)(metadata=metadata)
-            with contextlib.suppress(grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
-                await call.write(body)
-        code: grpc.StatusCode = await call.code()
-        return code
+        for _ in range(ASKED_MAX):
+            if not is_stream:
+                call = kind(path, None, None)(body, metadata=metadata)
+            else:
+                call = kind(path, None, None)(metadata=metadata)
+                with contextlib.suppress(*WRITE_ERRORS):
+                    await call.write(body)
+            code: grpc.StatusCode = await call.code()
+            if await call.details() != STATUS_LOST:
+                break
+    return code
 
 
 def api_codes(kind: str, path: str) -> frozenset[grpc.StatusCode]:
