@@ -133,6 +133,11 @@ class Conductor(Stage):
     def acknowledged(self) -> int:
         return self._run.acknowledged
 
+    @property
+    @override
+    def received(self) -> int:
+        return self._run.received
+
     @override
     def wrong(self, text: str) -> None:
         self.wrongs.append(text)

@@ -54,6 +54,8 @@ class RecordingReceiver:
         self._credit = credit
         self._stopping = asyncio.Event()
         self._turn = 0
+        self._queue: Queue | None = None
+        """The queue while it is open."""
         self.received = 0
         """Messages whose read took effect."""
 
@@ -63,7 +65,7 @@ class RecordingReceiver:
 
     async def run(self) -> None:
         """Read until `stop`. Raises ClientError for errors that no other node could resolve."""
-        queue = await self._client.open_queue(self._queue_name)
+        self._queue = queue = await self._client.open_queue(self._queue_name)
         if self._mode is Mode.STREAM:
             await self._stream(queue)
         while not self._stopping.is_set():
@@ -72,6 +74,26 @@ class RecordingReceiver:
             else:
                 await self._transaction(queue)
         await self._client.close_queue(queue)
+        self._queue = None
+
+    async def recover(self) -> None:
+        """After a run that ended by an error: record what its last read took, or return it.
+
+        Otherwise the queue would hold it for this reader, where nobody else sees it. Raises
+        ClientError.
+        """
+        queue = self._queue
+        if queue is None:
+            return
+        if self._mode is Mode.STREAM:
+            async with queue.stream(self._credit) as stream:
+                self._took(await stream.stop())
+        elif self._mode is Mode.TWO_PHASE:
+            message = await queue.receive_two_phase(0)
+            if message is not None:
+                await queue.give_back(message)
+        await self._client.close_queue(queue)
+        self._queue = None
 
     async def _stream(self, queue: Queue) -> None:
         stopped = asyncio.ensure_future(self._stopping.wait())

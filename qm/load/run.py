@@ -1,6 +1,7 @@
 """One run of a load: senders at a given rate, receivers, a history, and the final verdict."""
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from qm.client.calls import Tls
 from qm.client.client import Client
+from qm.client.errors import ClientError
 from qm.load.caller import RecordingCaller
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history
@@ -29,6 +31,8 @@ ABORT_EVERY: Final = 5
 """Of this many transactions of a caller, one is aborted on purpose."""
 MARKS_PER_S: Final = 10
 """Rate of each marker's messages to a watched queue."""
+ABANDON_S: Final = 10.0
+"""What is still reading then is cancelled."""
 _POLL_S: Final = 0.02
 
 
@@ -200,19 +204,26 @@ class Run:
             if now != seen:
                 moved_at, seen = loop.time(), now
         is_settled = self._is_settled()
-        for receiver in self.receivers:
-            receiver.stop()
-        for watcher in self.watchers:
-            watcher.stop()
+        self._stop_readers()
         await asyncio.gather(*self._reading)
         return is_settled
 
     async def abandon(self) -> None:
-        """Stop readers and callers at once: one of them met an error that settling cannot fix."""
+        """Stop readers and callers: one of them met an error that settling cannot fix. What their
+        last reads took is recorded or returned, so that the verdict can tell it from what is lost.
+        """
+        self._stop_readers()
+        for caller in self.callers:
+            caller.stop()
         tasks = (*self._reading, *self._calling)
+        if tasks:
+            await asyncio.wait(tasks, timeout=ABANDON_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for receiver in self.receivers:
+            with contextlib.suppress(ClientError):
+                await receiver.recover()
 
     def fault(self, detail: str) -> None:
         """Record that a fault begins now."""
@@ -283,6 +294,12 @@ class Run:
         self._clients.append(client)
         await client.open()
         return client
+
+    def _stop_readers(self) -> None:
+        for receiver in self.receivers:
+            receiver.stop()
+        for watcher in self.watchers:
+            watcher.stop()
 
     def _is_settled(self) -> bool:
         is_acknowledged = not any(sender.unacknowledged for sender in self._every_sender())

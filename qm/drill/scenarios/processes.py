@@ -15,6 +15,8 @@ OUTAGE_S: Final = 8.0
 TIME_ERROR_MAX_MS: Final = 250.0
 TIME_WAIT_S: Final = 2.0
 """From the end of an outage until cluster time is as near to the clocks as that."""
+USED_WAIT_S: Final = 15.0
+"""Longer than a client pauses between attempts, and notices that a node is another process."""
 LOOK_EVERY_S: Final = 0.05
 _PAUSE: Final = frozenset({Ability.PROCESSES, Ability.PAUSE})
 
@@ -53,6 +55,20 @@ async def _outages(stage: Stage) -> None:
         await asyncio.sleep(OUTAGE_S)
         await stage.heal()
         await _tell_time(stage)
+        await _until_used(stage)
+
+
+async def _until_used(stage: Stage) -> None:
+    """Wait until clients send and receive again: for them it would be one outage otherwise, and
+    longer than they are patient.
+    """
+    sent, received = stage.acknowledged, stage.received
+    end = time.monotonic() + USED_WAIT_S
+    while stage.acknowledged == sent or stage.received == received:
+        if time.monotonic() > end:
+            stage.wrong(f"nothing was sent and received in {USED_WAIT_S:.0f} s after an outage")
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def _tell_time(stage: Stage) -> None:

@@ -36,6 +36,10 @@ class Stage(Protocol):
     def acknowledged(self) -> int:
         """The number of messages that senders know to be safe."""
 
+    @property
+    def received(self) -> int:
+        """The number of messages whose read took effect."""
+
     def wrong(self, text: str) -> None:
         """Record that something was seen that must not be."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from qm.client.errors import Unavailable
+from qm.client.message import ReceivedMessage
 from qm.load.history import EventKind, read_history
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
@@ -80,6 +83,36 @@ async def test_a_run_over_the_death_of_the_leader_holds_every_kind_of_reader(
         # The senders' sessions are a follower's: they outlive the leader.
         assert verdict.reconnects == 0
         assert [fault.detail for fault in verdict.faults] == ["the leader dies"]
+
+
+@scenario(3)
+async def test_what_an_abandoned_reader_took_is_not_taken_for_lost(made: Clients) -> None:
+    leader = (await made.harness.leader()).name
+    readings = [
+        Reading(PLAIN, Mode.STREAM),
+        *[Reading(OTHER, Mode.TWO_PHASE, return_every=5)] * 6,
+        Reading(TRANSACTIONAL, Mode.TRANSACTION, return_every=3),
+    ]
+    with TemporaryDirectory() as folder:
+        async with Run(plan(made, folder, leader, receivers=readings)) as run:
+            await run.send(1.0)
+            stream = run.receivers[0]
+            took = stream._took
+
+            def took_the_last(messages: Sequence[ReceivedMessage]) -> None:
+                took(messages)
+                raise Unavailable("no node continues the stream")
+
+            stream._took = took_the_last  # type: ignore[method-assign]
+            failed = run._reading[0]
+            await until(failed.done, lambda: stream.received)
+            del stream._took
+            await run.abandon()
+            assert isinstance(failed.exception(), Unavailable)
+            await until(lambda: run.acknowledged == run.sent, lambda: run.acknowledged)
+            verdict = await run.verdict()
+        assert verdict.holds, verdict
+        assert verdict.sent == verdict.received + verdict.remaining
 
 
 @scenario(3)
