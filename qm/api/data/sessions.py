@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote
@@ -213,10 +213,12 @@ class Sessions:
     async def _renew_due(self) -> None:
         """Renew what is due, and continue while any client waits here."""
         while self._due or self._held:
-            for client_id in list(self._held):
-                client = get_client(self._cluster.view, client_id)
-                if client is not None:
-                    self._touch(client)
+            # Not while the state is replaced or opened again, which a lease outlives.
+            with suppress(Unavailable):
+                for client_id in list(self._held):
+                    client = get_client(self._cluster.view, client_id)
+                    if client is not None:
+                        self._touch(client)
             due, self._due = self._due, {}
             by_lease: dict[int, list[str]] = {}
             for client_id, lease_ms in due.items():
