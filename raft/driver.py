@@ -17,6 +17,7 @@ import msgspec
 from raft.core.core import TICK_MS, Busy, NotLeader
 from raft.core.membership import MemberChange
 from raft.core.ticks import TickCount
+from raft.log.retention import Retention
 from raft.log.scrub import LogScrub
 from raft.log_view import SyncToken
 from raft.picture import SnapshotSend
@@ -187,8 +188,13 @@ class Driver(Generic[ResultT]):
         return self._proposals.has_in_flight
 
     def droppable_soon(self, ahead_bytes: int) -> int:
-        """As `Replica.droppable_soon`."""
+        """As `Replica.droppable_soon`: how far bodies must have left the log soon."""
         return self._replica.droppable_soon(ahead_bytes)
+
+    @property
+    def retention(self) -> Retention:
+        """What the log keeps for followers that lag; for the loop that runs this driver."""
+        return self._replica.retention
 
     @property
     def scrub(self) -> LogScrub:

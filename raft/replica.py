@@ -137,7 +137,7 @@ class Replica(Generic[ResultT]):
         # Never reuse a number of an earlier process: a late answer to it would be a stale read.
         self._next_read = random(1 << 62)
         self._reads: list[tuple[int, int]] = []
-        self._retention = Retention(config.log_retain_bytes)
+        self.retention = Retention(config.log_retain_bytes, self._log.last_index())
         self._compact_at = COMPACT_TICKS
 
     @staticmethod
@@ -403,10 +403,9 @@ class Replica(Generic[ResultT]):
         return self._core.commit
 
     def droppable_soon(self, ahead_bytes: int) -> int:
-        """Return the applied index up to which the log could be dropped once `ahead_bytes` more are
-        appended and the state machine is durable up to there; 0 if none.
-        """
-        return min(self._retention.droppable_soon(ahead_bytes), self._applied)
+        """As `Retention.droppable_soon`, of what is applied; shortened: of the oldest segment."""
+        end = self._log.oldest_end() if self.retention.is_shortened else self._applied
+        return min(self.retention.droppable_soon(ahead_bytes), end, self._applied)
 
     @property
     def applied_index(self) -> int:
@@ -443,7 +442,7 @@ class Replica(Generic[ResultT]):
                 self._log.reset(ready.snapshot)
                 self._receiver.installed()
                 self._core.stable(ready.snapshot.index, ready.snapshot.term)
-                self._retention.clear()
+                self.retention.clear()
                 ready = msgspec.structs.replace(ready, snapshot=None)
             if ready.hard_state is not None or ready.entries:
                 self._log.append(ready.hard_state, ready.entries)
@@ -459,7 +458,7 @@ class Replica(Generic[ResultT]):
             needs_sync=self._needs_sync,
             is_syncing=self._sync is not None,
         )
-        self._retention.appended(ready.entries)
+        self.retention.appended(ready.entries)
 
     def _begin_sync(self) -> Sync | None:
         """Begin one fdatasync for everything written since the last one began."""
@@ -579,14 +578,15 @@ class Replica(Generic[ResultT]):
         """Drop entries that are durable in the state machine and not retained for followers."""
         if self._install is not None or self._core.is_restoring:
             return
-        droppable = self._retention.droppable(self.scrub.given_up)
+        droppable = self.retention.droppable(self.scrub.given_up)
         index = min(self._machine.durable_index(), droppable, self._applied)
         first = self._log.first_index()
         if index < first:
             return
         term, configuration = self._core.term_at(index), self._core.configuration_at(index)
         try:
-            self._log.compact(SnapshotMeta(index, term, configuration, 0))
+            meta = SnapshotMeta(index, term, configuration, 0)
+            self._log.compact(meta, is_careful=self.retention.is_shortened)
         except OSError as error:
             # From the log's disk, or the state machine's, which moves bodies out of old segments.
             if not may_pass(error):

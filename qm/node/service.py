@@ -353,6 +353,7 @@ class Service:
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look, is_durable=True)
         begin("state", housekeeping.LOOK_EVERY_S, self._look_at_state, is_durable=True)
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush, is_durable=True)
+        begin("log", housekeeping.SHORTEN_EVERY_S, self._shorten_log, is_durable=True)
         begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead, is_durable=True)
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse, is_durable=True)
         begin("scrub", scrubber.STEP_EVERY_S, self.scrubber.step)
@@ -374,6 +375,11 @@ class Service:
                 lambda: [member.name for member in self.members.members],
             )
             begin("leader label", LOOK_EVERY_S, label.look)
+
+    async def _shorten_log(self) -> None:
+        free_bytes, retention = self.disk.free_bytes(), self.replicated.driver.retention
+        reserve_bytes = self._config.storage.reserve_mb << 20
+        await self._keeping.shorten_log(retention, free_bytes, reserve_bytes)
 
     async def _look_at_state(self) -> None:
         """Open the state again after it found no space, once there is some."""

@@ -464,8 +464,9 @@ class Log(LogReader):
         """
         self._retire_callbacks.append(callback)
 
-    def compact(self, meta: SnapshotMeta) -> None:
-        """Drop whole segments of entries at or below `meta.index` that are not held.
+    def compact(self, meta: SnapshotMeta, *, is_careful: bool = False) -> None:
+        """Drop whole segments of entries at or below `meta.index` that are not held; if careful,
+        only the oldest: what is copied out of it takes space before its own is free.
 
         The state machine must have them durably without the log, and `meta` must describe it. Call
         it again after holds were released. The files can be reused, and `meta` is durable, after
@@ -475,6 +476,8 @@ class Log(LogReader):
         if meta.index > self._durable_index or self.term(meta.index) != meta.term:
             raise ValueError(f"entry {meta.index} of term {meta.term} is not durable here")
         count = self._droppable(self._droppable_upto(meta.index))
+        if is_careful:
+            count = min(count, 1)
         if count == 0:
             return
         segments, floor = self._contents.segments, self._contents.floor
@@ -493,6 +496,11 @@ class Log(LogReader):
         record = (RecordKind.FLOOR, floor.base_term, self.last_index(), encode_floor(floor))
         self._write([record], floor=floor)
         self._retire(count)
+
+    def oldest_end(self) -> int:
+        """Return the last index in the oldest segment; 0 if no other could take its place."""
+        oldest, *others = self._contents.segments
+        return oldest.table.last_index if others and len(oldest.table) else 0
 
     def _droppable_upto(self, index: int) -> int:
         return min([index, *(hold.index - 1 for hold in tuple(self._holds))])

@@ -187,7 +187,8 @@ class RaftSection(Section, frozen=True, kw_only=True):
     relay_port: Port = RELAY_PORT
     """TCP port for requests to the leader and to other nodes, mutual TLS between nodes."""
     log_retain_mb: Positive = 1024
-    """MiB of log kept beyond what recovery needs, for followers that fall behind."""
+    """MiB of log kept beyond what recovery needs, for followers that fall behind; less while the
+    disk is short of space."""
 
 
 class HttpSection(Section, frozen=True, kw_only=True):

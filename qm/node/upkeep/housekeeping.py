@@ -14,6 +14,7 @@ from qm.observe.metrics import Metrics
 from qm.store.reserve import DiskLevel, DiskReserve
 from raft.log.files import Directory
 from raft.log.log import LogConfig
+from raft.log.retention import Retention
 from raft.replica import StartRefused
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,12 @@ CERTIFICATES_EVERY_S: Final = 30.0
 CERTIFICATE_WARNING_S: Final = 30 * 24 * 3600
 
 
+SHORTEN_EVERY_S: Final = 3.0
+LOG_SHORTENED_RESERVES: Final = 2
+"""With less free than this many reserves the log is shortened; with less than one, new messages are
+refused."""
+LOG_FULL_LENGTH_RESERVES: Final = 4
+"""With so much free it may grow to its full length again."""
 LOG_FILES_MIN: Final = 2
 """The segment being written, and the one that is kept ready."""
 
@@ -212,6 +219,24 @@ class Housekeeping:
         if not self._machine.is_installing:
             await asyncio.to_thread(self._machine.flush)
             await self._remove_empty()
+
+    async def shorten_log(self, retention: Retention, free_bytes: int, reserve_bytes: int) -> None:
+        """Keep less of the log for followers that lag while the disk is short, a segment at a time:
+        new messages are refused for want of space only when nothing else could go.
+        """
+        if free_bytes >= LOG_FULL_LENGTH_RESERVES * reserve_bytes:
+            if retention.is_shortened:
+                logger.info("the log keeps what `raft.log_retain_mb` says again")
+            retention.restore()
+        elif free_bytes < LOG_SHORTENED_RESERVES * reserve_bytes:
+            if not retention.is_shortened:
+                logger.warning(
+                    "the disk is short of space: the log keeps less than `raft.log_retain_mb` says;"
+                    " a node that was away longer than it reaches back gets a snapshot"
+                )
+            if retention.shorten(LOG_SEGMENT_BYTES):
+                # Only what is durable in the state may leave the log.
+                await self.flush_now()
 
     async def empty_sparse(self) -> None:
         """Empty blob files with few live bodies, a bounded step per iteration of the event loop."""

@@ -8,9 +8,11 @@ import pytest
 
 from qm.node.replica.state_machine import AppliedStore
 from qm.node.upkeep import housekeeping
-from qm.node.upkeep.housekeeping import Housekeeping
+from qm.node.upkeep.housekeeping import LOG_SEGMENT_BYTES, Housekeeping
 from qm.store.bodies import body_places as bodies_module
 from qm.store.bodies.blobs import Blobs, BlobSync
+from raft.log.retention import MARK_BYTES, Retention
+from raft.types import Entry, EntryKind
 from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, setup_commands
 
@@ -76,4 +78,31 @@ def test_many_small_changes_are_flushed_as_many_bytes_are(
     asyncio.run(keeping.flush())
     assert machine.durable_index() == machine.applied_index()
     assert node.store.unflushed_bytes() < housekeeping.FLUSH_ROWS_BYTES
+    node.close()
+
+
+def test_the_log_is_shortened_before_new_messages_are_refused(tmp_path: Path) -> None:
+    """A disk that the log's own history fills took no message ever again (`log_retain_mb`)."""
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    machine = AppliedStore(node.store, lambda run: None, lambda: None, lambda text: None)
+    keeping = Housekeeping(machine, lambda ahead_bytes: node.store.applied_index())
+    reserve_bytes = 64 << 20
+    retention = Retention(256 << 20)
+    data = bytes(MARK_BYTES)
+    for index in range(1, 3 * LOG_SEGMENT_BYTES // MARK_BYTES + 1):
+        retention.appended([Entry(index, 1, EntryKind.DATA, data)])
+
+    def look(free_bytes: int) -> int:
+        asyncio.run(keeping.shorten_log(retention, free_bytes, reserve_bytes))
+        return retention.droppable() * MARK_BYTES // LOG_SEGMENT_BYTES
+
+    assert look(2 * reserve_bytes) == 0, "there is room"
+    assert machine.durable_index() < machine.applied_index()
+    assert look(2 * reserve_bytes - 1) == 1
+    assert machine.durable_index() == machine.applied_index(), "or it could not leave the log"
+    assert look(3 * reserve_bytes) == 1, "not to and fro"
+    assert [look(0) for _ in range(3)] == [2, 3, 3]
+    look(4 * reserve_bytes)
+    assert not retention.is_shortened
     node.close()

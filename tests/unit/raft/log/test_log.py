@@ -350,6 +350,19 @@ class TestCompaction:
         assert log.entries(first, 200, READ_ALL) == entries(first, 200)
         log.close()
 
+    def test_carefully_the_oldest_segment_goes_alone(self, log: Log) -> None:
+        log.append(None, entries(1, 200))
+        sync(log)
+        retired: list[tuple[int, int]] = []
+        log.on_retire(lambda first, last: retired.append((first, last)))
+        while log.first_index() < 150:
+            first, end = log.first_index(), log.oldest_end()
+            log.compact(meta(199), is_careful=True)
+            assert retired.pop() == (first, end)
+            assert not retired
+            assert log.first_index() == end + 1
+            sync(log)
+
     def test_nothing_goes_that_is_not_synced(self, log: Log) -> None:
         log.append(None, entries(1, 200))
         with pytest.raises(ValueError, match="durable"):

@@ -25,3 +25,29 @@ def test_nothing_goes_before_enough_was_appended_since_the_start() -> None:
     assert retention.droppable_soon(MARKS * MARK_BYTES) == 1
     retention.clear()
     assert retention.droppable_soon(100 * MARK_BYTES) == 0
+
+
+def test_shortened_it_keeps_so_much_less_than_there_is_and_copies_nothing_ahead() -> None:
+    retention = Retention(100 * MARK_BYTES)
+    for index in range(1, 2 * MARKS + 1):
+        retention.appended([Entry(index, 1, EntryKind.DATA, bytes(MARK_BYTES))])
+    assert retention.droppable() == 0
+    assert retention.shorten(MARKS * MARK_BYTES)
+    assert retention.droppable_soon(100 * MARK_BYTES) == retention.droppable() == MARKS + 1
+    assert retention.shorten(MARKS * MARK_BYTES)
+    assert retention.droppable() == 2 * MARKS
+    assert not retention.shorten(MARKS * MARK_BYTES), "there is nothing left that could go"
+    retention.appended([Entry(2 * MARKS + 1, 1, EntryKind.DATA, bytes(MARK_BYTES))])
+    assert retention.droppable() == 2 * MARKS + 1
+    retention.restore()
+    retention.appended([Entry(2 * MARKS + 2, 1, EntryKind.DATA, bytes(MARK_BYTES))])
+    assert not retention.is_shortened
+    assert retention.droppable() == 0
+
+
+def test_shortened_after_a_restart_it_gives_up_what_was_there_before() -> None:
+    retention = Retention(100 * MARK_BYTES, last_index=70)
+    retention.appended([Entry(71, 1, EntryKind.DATA, b"x")])
+    assert retention.droppable() == 0
+    assert retention.shorten(MARK_BYTES)
+    assert retention.droppable() >= 70
