@@ -6,6 +6,7 @@ without `DIRECT=`, and so do the functions of this module.
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -26,6 +27,8 @@ from qm.names.grammar import (
 HTTP_DEFAULT_PORT: Final = 80
 HTTPS_DEFAULT_PORT: Final = 443
 PORT_MAX: Final = 65535
+NAMES_KEPT_MAX: Final = 4_096
+"""Names whose parts are remembered: each message names a few, and most name the same ones."""
 
 _VIRTUAL_DIRECTORY: Final = "msmq"
 _PORT_DIGITS: Final = re.compile(r"0*([0-9]{0,5})", re.ASCII)
@@ -106,6 +109,7 @@ class DirectSystemName(msgspec.Struct, frozen=True, gc=False):
 AnyDirectName = DirectName | DirectSystemName
 
 
+@lru_cache(NAMES_KEPT_MAX)
 def parse_direct_text(text: str) -> AnyDirectName:
     """Read a direct name without `DIRECT=`; raise `FormatNameError`.
 
@@ -134,6 +138,7 @@ def direct_text(name: AnyDirectName) -> str:
     return f"{address.protocol.value}:{host}{address.separator}{_tail(name, address.separator)}"
 
 
+@lru_cache(NAMES_KEPT_MAX)
 def direct_key(name: AnyDirectName) -> str:
     """Return the text by which two direct names of one queue and one protocol compare equal.
 

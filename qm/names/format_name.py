@@ -6,6 +6,7 @@ or in the spelling of an address have one key.
 """
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -291,7 +292,7 @@ def _is_journal(suffix: str) -> bool:
     return bool(suffix)
 
 
-_READERS: Final = {
+_READERS: Final[Mapping[str, Callable[[str], SingleFormatName]]] = {
     "DIRECT": parse_direct_text,
     "PUBLIC": _parse_public,
     "PRIVATE": _parse_private,

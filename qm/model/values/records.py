@@ -50,6 +50,7 @@ class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 RecordT = TypeVar("RecordT", bound=Record)
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_APPENDED_DEFAULTS: dict[type[Record], tuple[Any, ...]] = {}
 _DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}
 
 
@@ -58,11 +59,21 @@ def encode(record: Record) -> bytes:
     if not record.appended:
         return _ENCODER.encode(record)
     values = msgspec.structs.astuple(record)
-    fields = msgspec.structs.fields(record)
+    defaults = _APPENDED_DEFAULTS.get(type(record)) or _appended_defaults(type(record))
     end = len(values)
-    while end > len(values) - record.appended and values[end - 1] == fields[end - 1].default:
+    for default in defaults:
+        if values[end - 1] != default:
+            break
         end -= 1
     return _ENCODER.encode(values[:end])
+
+
+def _appended_defaults(kind: type[Record]) -> tuple[Any, ...]:
+    """Return the defaults of the fields that a row may lack, the last first."""
+    fields = msgspec.structs.fields(kind)[-kind.appended :]
+    defaults = tuple(field.default for field in reversed(fields))
+    _APPENDED_DEFAULTS[kind] = defaults
+    return defaults
 
 
 def decode(kind: type[RecordT], row: bytes) -> RecordT:

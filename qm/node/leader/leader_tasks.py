@@ -11,7 +11,6 @@ from typing import Final
 from typing_extensions import override
 
 from qm.cluster.cluster import Cluster, ClusterListener, Leadership
-from qm.model.management.expiry import DEADLINES_PER_TICK_MAX
 from qm.model.management.purge import STEP_POSITIONS_MAX
 from qm.model.queries import is_due, purging_queue_ids
 from qm.model.values.commands import ClockTick, PurgeStep
@@ -42,6 +41,8 @@ LOOK_EVERY_S: Final = 0.1
 """How late a deadline is noticed at most."""
 TICK_EVERY_MS: Final = 5_000
 """Cluster time in the state advances at least this often."""
+DEADLINES_AT_ONCE: Final = 64
+"""Each may leave a dead letter and an acknowledgement, and other entries wait meanwhile."""
 PURGES_TOGETHER_MAX: Final = 16
 """Queues that are purged at the same time; together they settle what one step may."""
 AUDIT_EVERY_S: Final = 3_600.0
@@ -128,7 +129,7 @@ class Duties(ClusterListener):
             return
         is_left = True
         while is_left:
-            (outcome,) = await self._cluster.propose(ClockTick(DEADLINES_PER_TICK_MAX))
+            (outcome,) = await self._cluster.propose(ClockTick(DEADLINES_AT_ONCE))
             is_left = bool(outcome.value)
         self._ticked_ms = now
 

@@ -54,8 +54,8 @@ class Weights:
                 return lambda _: positions
             case ValueOf(field):
                 return attrgetter(field)
-            case RowsOf(field):
-                return _rows(declaration, field)
+            case RowsOf(field, each):
+                return _rows(declaration, field, each)
             case AtMostQueued(field, queue):
                 return lambda of: self._queued(getattr(of, queue), getattr(of, field))
             case OfTransaction(field):
@@ -80,9 +80,9 @@ class Weights:
         return decode(Client, row).unconfirmed_count + READS_PER_CLIENT_MAX
 
 
-def _rows(declaration: Declaration, name: str) -> Weigh:
+def _rows(declaration: Declaration, name: str, each: int) -> Weigh:
     """Count rows: columns are bytes in a command's message, other sequences have items."""
     types = {field.name: field.type for field in msgspec.structs.fields(declaration.kind)}
     typecode = typecode_of(types[name])
     row_bytes = 1 if typecode is None else array(typecode).itemsize
-    return lambda message: len(getattr(message, name)) // row_bytes
+    return lambda message: len(getattr(message, name)) // row_bytes * each

@@ -10,6 +10,7 @@ import msgspec
 from qm.model.values.commands.arrivals import Facts
 from qm.model.values.commands.declaration import (
     POSITIONS_PER_MOVE,
+    SEND_COSTS_POSITIONS,
     AtMostQueued,
     Command,
     Fixed,
@@ -50,7 +51,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     """CRC-32 of that packet."""
 
 
-@declared(weight=RowsOf("targets"), since=1)
+@declared(weight=RowsOf("targets", each=SEND_COSTS_POSITIONS), since=1)
 class Send(Command, frozen=True, gc=False):
     """Enqueue a client's message: one raw packet per target, whose MessageID apply assigns.
 

@@ -7,6 +7,9 @@ import msgspec
 
 POSITIONS_PER_MOVE: Final = 2
 """One position in the source and one in the target."""
+SEND_COSTS_POSITIONS: Final = 48
+"""A client's message takes the processor as long as so many of a lane that takes runs: it is parsed
+and judged alone, and may be acknowledged."""
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
@@ -33,9 +36,10 @@ class ValueOf(msgspec.Struct, frozen=True):
 
 
 class RowsOf(msgspec.Struct, frozen=True):
-    """One for each row of a column, or element of a sequence."""
+    """So much for each row of a column, or element of a sequence."""
 
     field: str
+    each: int = 1
 
 
 class AtMostQueued(msgspec.Struct, frozen=True):

@@ -25,7 +25,9 @@ def test_each_command_is_declared(kind: type[Command]) -> None:
     if isinstance(weight, Fixed):
         assert weight.positions >= 1
     else:
-        assert set(msgspec.structs.astuple(weight)) <= fields
+        named = {value for value in msgspec.structs.astuple(weight) if isinstance(value, str)}
+        assert named
+        assert named <= fields
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

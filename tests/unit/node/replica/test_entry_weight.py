@@ -21,6 +21,7 @@ from qm.model.values.commands import (
     TxAbort,
     TxCommit,
 )
+from qm.model.values.commands.declaration import SEND_COSTS_POSITIONS
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, READS_PER_CLIENT_MAX
 from qm.node.replica.entry_weight import Weights
@@ -46,8 +47,8 @@ def receive(queue: int, count: int) -> ReceiveRun:
     ("command", "weight"),
     [
         (Confirm("c", 9), 1),
-        (send("DIRECT=OS:a\\b"), 1),
-        (send("DIRECT=OS:a\\b", "DIRECT=OS:a\\c", "DIRECT=OS:a\\d"), 3),
+        (send("DIRECT=OS:a\\b"), SEND_COSTS_POSITIONS),
+        (send("DIRECT=OS:a\\b", "DIRECT=OS:a\\c", "DIRECT=OS:a\\d"), 3 * SEND_COSTS_POSITIONS),
         (CancelRequests("c", 1, 7, 0), 7),
         (Move(REQUEST, 1, 2, 3, ()), 2),
         (PurgeStep(1, 4_096), 4_096),
