@@ -5,7 +5,7 @@ Changing a value changes what apply does: it needs a new apply version.
 
 from typing import Final
 
-APPLY_VERSION: Final = 7
+APPLY_VERSION: Final = 8
 """Newest behaviour of apply that this build knows."""
 VERSION_OF_BLAKE3: Final = 2
 """Apply version from which on the chain hashes entries' data with BLAKE3 instead of SHA-256."""
@@ -70,6 +70,9 @@ REFUSED_SESSIONS_PER_ADDRESS_MAX: Final = 32
 """With more the oldest one is forgotten: of what its peer sent, the order may change, no more."""
 VERSION_OF_ACCOUNTS: Final = 7
 """Apply version from which on users of the directory may have accounts to log on with by RPC."""
+VERSION_OF_SEALED_BODIES: Final = 8
+"""Apply version from which on the node that takes a message may seal its body: quotas judge its
+size without the seal."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""

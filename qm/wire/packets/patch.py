@@ -18,8 +18,6 @@ from qm.wire.headers.base_header import (
 from qm.wire.headers.message_properties import (
     BODY_SIZES,
     BODY_SIZES_OFFSET,
-    MESSAGE_PROPERTIES_MIN_BYTES,
-    PROPERTIES_SIZES,
 )
 from qm.wire.headers.security_header import AS_SHIFT, FLAG_AS, FLAG_EB
 from qm.wire.headers.session_header import SessionHeader, write_session_header
@@ -35,13 +33,13 @@ from qm.wire.headers.transaction_header import (
 from qm.wire.headers.user_header import MESSAGE_ID_OFFSET, SENT_TIME_OFFSET
 from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.packets.peek import (
+    body_span,
     peek_head,
     properties_offset,
     security_header_offset,
     transaction_header_offset,
 )
 from qm.wire.structures.identifiers import TxSequenceId
-from qm.wire.structures.wide_text import WCHAR_SIZE_BYTES
 
 WritableBuffer = bytearray | memoryview
 
@@ -112,9 +110,8 @@ def in_clear(packet: bytes, body: bytes) -> bytes:
     """
     head = peek_head(packet, 0)
     security, at = security_header_offset(packet, 0, head), properties_offset(packet, 0, head)
-    label_chars, size, extension_size = PROPERTIES_SIZES.unpack_from(packet, at)
-    start = at + MESSAGE_PROPERTIES_MIN_BYTES + label_chars * WCHAR_SIZE_BYTES + extension_size
-    before, after = aligned(start + size - at), aligned(start + len(body) - at)
+    start, end = body_span(packet, 0, head)
+    before, after = aligned(end - at), aligned(start + len(body) - at)
     padding = bytes(at + after - start - len(body))
     clear = bytearray(b"".join((packet[:start], body, padding, packet[at + before :])))
     _U32.pack_into(clear, PACKET_SIZE_OFFSET, head.packet_size + after - before)

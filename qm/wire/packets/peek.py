@@ -12,7 +12,12 @@ from qm.wire.bounds import Buffer, take
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import Guid
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR, FLAG_TR
-from qm.wire.headers.message_properties import PRIVACY_LEVEL, PRIVACY_LEVEL_OFFSET
+from qm.wire.headers.message_properties import (
+    MESSAGE_PROPERTIES_MIN_BYTES,
+    PRIVACY_LEVEL,
+    PRIVACY_LEVEL_OFFSET,
+    PROPERTIES_SIZES,
+)
 from qm.wire.headers.security_header import AS_SHIFT, FLAG_AS, security_header_size
 from qm.wire.headers.transaction_header import SEQUENCE, SEQUENCE_OFFSET, transaction_header_size
 from qm.wire.headers.user_header import (
@@ -205,6 +210,14 @@ def peek_privacy_level(buffer: Buffer, offset: int, head: Head) -> int:
     at = properties_offset(buffer, offset, head) + PRIVACY_LEVEL_OFFSET
     (level,) = PRIVACY_LEVEL.unpack_from(buffer, at)
     return int(level)
+
+
+def body_span(buffer: Buffer, offset: int, head: Head) -> tuple[int, int]:
+    """Return where MessageBody of a checked packet begins and ends, as above."""
+    at = properties_offset(buffer, offset, head)
+    label_chars, size, extension_size = PROPERTIES_SIZES.unpack_from(buffer, at)
+    start = at + MESSAGE_PROPERTIES_MIN_BYTES + label_chars * WCHAR_SIZE_BYTES + extension_size
+    return start, start + size
 
 
 def user_header_end(buffer: Buffer, offset: int, flags: int) -> int:
