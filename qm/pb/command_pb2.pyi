@@ -103,6 +103,7 @@ class Facts(_message.Message):
     IS_KEY_REDUCED_FIELD_NUMBER: _builtins.int
     IS_PROVIDER_UNKNOWN_FIELD_NUMBER: _builtins.int
     IS_CERTIFICATE_EXPIRED_FIELD_NUMBER: _builtins.int
+    IS_SEALED_FIELD_NUMBER: _builtins.int
     session: _builtins.int
     peer_queue_manager: _builtins.bytes
     peer_address: _builtins.str
@@ -117,6 +118,8 @@ class Facts(_message.Message):
     is_key_reduced: _builtins.bool
     is_provider_unknown: _builtins.bool
     is_certificate_expired: _builtins.bool
+    is_sealed: _builtins.bool
+    """Since version 8: seals follow the packets."""
     @_builtins.property
     def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
@@ -136,10 +139,11 @@ class Facts(_message.Message):
         is_key_reduced: _builtins.bool = ...,
         is_provider_unknown: _builtins.bool = ...,
         is_certificate_expired: _builtins.bool = ...,
+        is_sealed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_digest", b"certificate_digest", "claimed_sid", b"claimed_sid", "decryption_failed", b"decryption_failed", "hash_algorithm", b"hash_algorithm", "is_certificate_expired", b"is_certificate_expired", "is_key_reduced", b"is_key_reduced", "is_provider_unknown", b"is_provider_unknown", "peer_address", b"peer_address", "peer_queue_manager", b"peer_queue_manager", "sender_sids", b"sender_sids", "session", b"session", "signature", b"signature", "signature_version", b"signature_version", "was_encrypted", b"was_encrypted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_digest", b"certificate_digest", "claimed_sid", b"claimed_sid", "decryption_failed", b"decryption_failed", "hash_algorithm", b"hash_algorithm", "is_certificate_expired", b"is_certificate_expired", "is_key_reduced", b"is_key_reduced", "is_provider_unknown", b"is_provider_unknown", "is_sealed", b"is_sealed", "peer_address", b"peer_address", "peer_queue_manager", b"peer_queue_manager", "sender_sids", b"sender_sids", "session", b"session", "signature", b"signature", "signature_version", b"signature_version", "was_encrypted", b"was_encrypted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -211,20 +215,24 @@ class Target(_message.Message):
     FORMAT_NAME_FIELD_NUMBER: _builtins.int
     PACKET_BYTES_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
+    IS_SEALED_FIELD_NUMBER: _builtins.int
     format_name: _builtins.str
     packet_bytes: _builtins.int
     """Size of its packet; the packets are concatenated in the order of the targets."""
     checksum: _builtins.int
+    is_sealed: _builtins.bool
+    """Since version 8: a seal follows the packet, and counts as part of it."""
     def __init__(
         self,
         *,
         format_name: _builtins.str = ...,
         packet_bytes: _builtins.int = ...,
         checksum: _builtins.int = ...,
+        is_sealed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "format_name", b"format_name", "packet_bytes", b"packet_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "format_name", b"format_name", "is_sealed", b"is_sealed", "packet_bytes", b"packet_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1501,10 +1509,13 @@ class SetSecurityPolicy(_message.Message):
     ACCEPTS_STRANGERS_FIELD_NUMBER: _builtins.int
     REFUSES_REDUCED_KEYS_FIELD_NUMBER: _builtins.int
     ACCEPTS_EXPIRED_FIELD_NUMBER: _builtins.int
+    SEALED_BODIES_FIELD_NUMBER: _builtins.int
     trusts_sender_id: _builtins.bool
     accepts_strangers: _builtins.bool
     refuses_reduced_keys: _builtins.bool
     accepts_expired: _builtins.bool
+    sealed_bodies: _builtins.int
+    """Since version 8."""
     @_builtins.property
     def hash_algorithms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -1515,10 +1526,11 @@ class SetSecurityPolicy(_message.Message):
         accepts_strangers: _builtins.bool = ...,
         refuses_reduced_keys: _builtins.bool = ...,
         accepts_expired: _builtins.bool = ...,
+        sealed_bodies: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_expired", b"accepts_expired", "accepts_strangers", b"accepts_strangers", "hash_algorithms", b"hash_algorithms", "refuses_reduced_keys", b"refuses_reduced_keys", "trusts_sender_id", b"trusts_sender_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_expired", b"accepts_expired", "accepts_strangers", b"accepts_strangers", "hash_algorithms", b"hash_algorithms", "refuses_reduced_keys", b"refuses_reduced_keys", "sealed_bodies", b"sealed_bodies", "trusts_sender_id", b"trusts_sender_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

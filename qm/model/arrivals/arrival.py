@@ -36,6 +36,7 @@ class Arrival:
         "message_id",
         "offset",
         "queue_manager_address",
+        "seal_bytes",
         "sent_time",
         "source_queue_manager",
         "time_to_be_received",
@@ -43,9 +44,11 @@ class Arrival:
         "user_flags",
     )
 
-    def __init__(self, command: EdgeBatch, k: int) -> None:
+    def __init__(self, command: EdgeBatch, k: int, seal_bytes: int = 0) -> None:
+        """`seal_bytes`: size of the seal that follows the packet."""
         self.command = command
         self.k = k
+        self.seal_bytes = seal_bytes
         self.offset = command.offsets[k]
         self.head: Head = peek_head(command.packets, self.offset)
         # Each is read several times, and reading a slot takes a third of a named tuple's attribute.
@@ -81,6 +84,11 @@ class Arrival:
     @property
     def size_bytes(self) -> int:
         """Size of the packet, as charged to quotas."""
+        return self.stored_bytes - self.seal_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Size of the packet with its seal."""
         return self.command.offsets[self.k + 1] - self.offset
 
     def acknowledge_flags(self) -> int:
@@ -107,7 +115,7 @@ class Arrival:
         return NewMessage(
             command.body_index,
             command.body_offset + self.offset,
-            command.offsets[k + 1] - self.offset,
+            self.stored_bytes,
             command.first_ordinal + k,
             command.checksums[k],
             priority,
@@ -116,6 +124,7 @@ class Arrival:
             self.message_id,
             self.sent_time,
             self.time_to_be_received,
+            seal_bytes=self.seal_bytes,
         )
 
     def obligation(self) -> Obligation:
@@ -183,7 +192,7 @@ class Arrival:
         body = (
             command.body_index,
             command.body_offset + self.offset,
-            self.size_bytes,
+            self.stored_bytes,
             command.first_ordinal + k,
             command.checksums[k],
         )

@@ -39,8 +39,10 @@ from qm.model.values.limits import (
     VERSION_OF_JUDGEMENT,
     VERSION_OF_REFUSALS,
     VERSION_OF_REFUSED_SESSIONS,
+    VERSION_OF_SEALED_BODIES,
 )
 from qm.model.values.rows import PositionFlag
+from qm.security.body_seals import SEAL_BYTES
 from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
 from qm.wire.headers.security_header import FLAG_EB
 from qm.wire.headers.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_RC, FLAG_SH, FLAG_TH
@@ -106,9 +108,9 @@ class Arrivals:
             self._ledger.manager,
             command,
             lanes,
-            lambda k: self._open_lane(Arrival(command, k)),
+            lambda k: self._open_lane(self._arrival(command, k)),
             lambda k: self._judge_of(sessions, k, policies),
-            lambda k, stream, number: self._advance(Arrival(command, k), stream, number),
+            lambda k, stream, number: self._advance(self._arrival(command, k), stream, number),
             sessions.closed,
         )
         verdicts = run.take_all()
@@ -135,7 +137,7 @@ class Arrivals:
 
     def _judge_of(self, sessions: BatchSessions, k: int, policies: Policies) -> int:
         """Judge one packet; behind one that cannot be stored its session is not asked again."""
-        arrival = Arrival(sessions.command, k)
+        arrival = self._arrival(sessions.command, k)
         verdict = self._judge(arrival, policies)
         if arrival.has_no_room and self._ledger.behaviour >= VERSION_OF_REFUSED_SESSIONS:
             sessions.close(k)
@@ -189,6 +191,14 @@ class Arrivals:
         """Note that the next message of a stream's sequence was accepted."""
         self.duplicates.advance(stream, stream.sequence, number)
         self._owe_order_ack(stream, arrival)
+
+    def _arrival(self, command: EdgeBatch, k: int) -> Arrival:
+        return Arrival(command, k, self._seal_bytes(command.facts[command.facts_of[k]]))
+
+    def _seal_bytes(self, facts: Facts) -> int:
+        """Return how many bytes of a packet with these facts are its seal."""
+        is_known = self._ledger.behaviour >= VERSION_OF_SEALED_BODIES
+        return SEAL_BYTES if facts.is_sealed and is_known else 0
 
     def _is_ahead(self, stream: Stream, sequence: int) -> bool:
         """Whether a new TxSequenceID is one that no clock can have given yet: once accepted, it
@@ -253,7 +263,8 @@ class Arrivals:
         if stream is None:
             return None
         begins = row_begins(int(self._proven(facts)))
-        return Lane(source, queue, stream, self.duplicates.history(stream), begins)
+        seal_bytes = self._seal_bytes(facts)
+        return Lane(source, queue, stream, self.duplicates.history(stream), begins, seal_bytes)
 
     def _proven(self, facts: Facts) -> PositionFlag:
         """Return the flags that say what was proven of a message that is accepted."""

@@ -177,7 +177,7 @@ class PlainRun:
             if fact in closed:
                 verdicts[k] = _CLOSE
                 continue
-            at, size = start + begin, end - begin
+            at, stored = start + begin, end - begin
             bits, reach, guids, life, sent, ordinal, flags, name_bytes = head_of(data, at)
             lane, number, due_ms = None, 0, 0
             if (
@@ -208,7 +208,7 @@ class PlainRun:
                 if number < 0 or 0 < due_ms <= now_ms:
                     lane = None
             if lane is not None:
-                queue, history = lane.queue, lane.history
+                queue, history, size = lane.queue, lane.history, stored - lane.seal_bytes
                 if not number:
                     high = ordinal >> HISTORY_BITS
                     if history.high != high or history.sent_time != sent:
@@ -243,7 +243,7 @@ class PlainRun:
                 lane.row_begins[flags & _FLAGS_MASK],
                 index,
                 body_offset + begin,
-                size,
+                stored,
                 body + k,
                 checksum,
                 size,
@@ -275,7 +275,7 @@ class PlainRun:
                 if taken:
                     self._take_alike(k, lane, place, row, ordinals, due_ms)
                 sequential_id += taken
-                total_bytes += offsets[k + 1 + taken] - end
+                total_bytes += offsets[k + 1 + taken] - end - taken * lane.seal_bytes
                 next(islice(columns, taken, taken), None)
             last_lane, last_bits = lane, bits
         self._close(sequential_id, total_bytes)
@@ -302,7 +302,9 @@ class PlainRun:
         first, queue_id = last + 1, lane.queue_id
         offsets = command.offsets[first : first + count + 1]
         begins = offsets[:-1]
-        sizes = [*map(sub, offsets[1:], begins)]
+        stored = [*map(sub, offsets[1:], begins)]
+        seal_bytes = lane.seal_bytes
+        sizes = [size - seal_bytes for size in stored] if seal_bytes else stored
         queue.total_bytes += sum(sizes)
         queue.arrivals += count
         queue.counts[place >> 56] += count
@@ -312,7 +314,7 @@ class PlainRun:
             repeat(row[:_ROW_BEGIN_BYTES]),
             repeat(command.body_index),
             map(command.body_offset.__add__, begins),
-            sizes,
+            stored,
             range(body, body + count),
             command.checksums[first : first + count],
             sizes,
@@ -322,7 +324,7 @@ class PlainRun:
             repeat(self._ledger.now_ms // 1000),
         )
         places = range(place + 1, place + 1 + count)
-        if count >= _ALIKE_RUN_MIN:
+        if count >= _ALIKE_RUN_MIN and not seal_bytes:  # such a row says one size for both
             at, all_offsets = len(self._rows) - 1, command.offsets[last : first + count + 1]
             key = POSITION_KEY.pack(queue_id, place)
             self._alike.append(Alike(at, key, row, all_offsets, array("I", ordinals)))

@@ -108,6 +108,7 @@ class Lane:
         "queue",
         "queue_id",
         "row_begins",
+        "seal_bytes",
         "size_min",
         "source",
         "stream",
@@ -120,6 +121,7 @@ class Lane:
         stream: Stream,
         history: History,
         row_begins: RowBegins,
+        seal_bytes: int,
     ) -> None:
         self.source = source
         self.queue = queue
@@ -128,6 +130,8 @@ class Lane:
         self.history = history
         self.limit_bytes = quota_bytes(queue.record.quota)
         self.row_begins = row_begins
+        self.seal_bytes = seal_bytes
+        """Size of the seal behind each packet, which quotas do not count."""
         self.size_min = 0
         """Size up to the end of what is compared, in the packet that was read last."""
         self.numbers_at = 0

@@ -12,8 +12,8 @@ from qm.model.state.people import groups_of
 from qm.model.state.tables import Table
 from qm.model.values.commands import Facts, SetSecurityPolicy, SignatureFact, TransferVerdict
 from qm.model.values.effects import Outcome
-from qm.model.values.elements import QueuePrivacyLevel
-from qm.model.values.limits import VERSION_OF_MESSAGE_SECURITY
+from qm.model.values.elements import QueuePrivacyLevel, SealedBodies
+from qm.model.values.limits import VERSION_OF_MESSAGE_SECURITY, VERSION_OF_SEALED_BODIES
 from qm.model.values.records import SecurityPolicy
 from qm.security.sid import EVERYONE
 from qm.wire.access_mask import QueueAccess
@@ -42,7 +42,9 @@ class MessageSecurity:
 
     def apply_set_security_policy(self, command: SetSecurityPolicy) -> Outcome:
         """Follow the leader's configuration from now on."""
-        if len(command.hash_algorithms) > HASHES_MAX:
+        is_sealing_known = self._ledger.behaviour >= VERSION_OF_SEALED_BODIES
+        sealed_bodies = command.sealed_bodies if is_sealing_known else int(SealedBodies.NONE)
+        if len(command.hash_algorithms) > HASHES_MAX or sealed_bodies > max(SealedBodies):
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         policy = SecurityPolicy(
             command.trusts_sender_id,
@@ -50,6 +52,7 @@ class MessageSecurity:
             command.accepts_strangers,
             command.refuses_reduced_keys,
             command.accepts_expired,
+            sealed_bodies,
         )
         self._ledger.put_record(Table.META, META_SECURITY, policy)
         self.forget()

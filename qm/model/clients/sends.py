@@ -38,6 +38,7 @@ from qm.model.values.limits import (
     PACKET_MAX_BYTES,
     TARGETS_PER_SEND_MAX,
     VERSION_OF_PEOPLE,
+    VERSION_OF_SEALED_BODIES,
     VERSION_OF_SIGNED_SENDS,
 )
 from qm.model.values.records import GUID_NULL, Lock, Obligation, TransactionalOperation
@@ -51,6 +52,7 @@ from qm.security.body_encryption import (
     is_privacy_level,
     published_key,
 )
+from qm.security.body_seals import SEAL_BYTES
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import PrivacyLevel
@@ -105,10 +107,12 @@ class Sending:
         """
         if not 1 <= len(command.targets) <= TARGETS_PER_SEND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        copies = _copies(command)
+        copies = _copies(command, self._ledger.behaviour)
         if copies is None:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        if self._ledger.manager is None or any(copy.size > PACKET_MAX_BYTES for copy in copies):
+        if self._ledger.manager is None or any(
+            copy.size_bytes > PACKET_MAX_BYTES for copy in copies
+        ):
             return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
         if command.application_deadletter_queue:
             try:
@@ -202,7 +206,7 @@ class Sending:
             return ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND
         if is_transactional != (copy.message.transaction is not None):
             return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
-        status = self._enqueue.quota_status(queue, copy.size)
+        status = self._enqueue.quota_status(queue, copy.size_bytes)
         return MQ_OK if status is EnqueueStatus.OK else ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
 
     def _facts(self, command: Send, copy: "_Copy") -> Facts | None:
@@ -272,7 +276,7 @@ class Sending:
         new = NewMessage(
             command.body_index,
             copy.offset,
-            copy.size,
+            copy.stored_bytes,
             copy.body_ordinal,
             copy.target.checksum,
             0 if command.transaction is not None else message.priority,
@@ -282,6 +286,7 @@ class Sending:
             ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
             _lifetime_s(message, is_outgoing),
             _obligation(message, command.application_deadletter_queue),
+            seal_bytes=copy.stored_bytes - copy.size_bytes,
         )
         lock = None
         if command.transaction is not None:
@@ -324,27 +329,32 @@ class _Copy(NamedTuple):
     message: UserMessage
     offset: int
     """Ordinal of its packet in the entry."""
-    size: int
+    size_bytes: int
+    """Of the packet, as charged to quotas."""
+    stored_bytes: int
+    """The same with the seal that may follow it."""
     body_ordinal: int
     place: int
     """Of the target in the command."""
 
 
-def _copies(command: Send) -> list[_Copy] | None:
+def _copies(command: Send, behaviour: int) -> list[_Copy] | None:
     """Return the copies, None if the targets' packets do not match the command."""
+    seal_bytes = SEAL_BYTES if behaviour >= VERSION_OF_SEALED_BODIES else 0
     copies: list[_Copy] = []
     begin = 0
     for k, target in enumerate(command.targets):
-        size = target.packet_bytes
+        stored = target.packet_bytes
+        size = stored - seal_bytes if target.is_sealed else stored
         try:
-            message, end = parse_user_message(command.packets[begin : begin + size], 0, size)
+            message, end = parse_user_message(command.packets[begin : begin + stored], 0, stored)
         except ProtocolError:
             return None
         if end != size:
             return None
         place = command.body_offset + begin
-        copies.append(_Copy(target, message, place, size, command.first_ordinal + k, k))
-        begin += size
+        copies.append(_Copy(target, message, place, size, stored, command.first_ordinal + k, k))
+        begin += stored
     return copies if begin == len(command.packets) else None
 
 

@@ -52,6 +52,8 @@ class NewMessage(msgspec.Struct, gc=False):
     obligation: Obligation | None = None
     message_class: int = 0
     """For a dead letter, the class that gives the reason; else 0."""
+    seal_bytes: int = 0
+    """How much of `body_length` is the seal of the body, which quotas do not count."""
 
 
 def copy_of(position: Position, priority: int, flags: int, message_class: int = 0) -> NewMessage:
@@ -68,6 +70,7 @@ def copy_of(position: Position, priority: int, flags: int, message_class: int = 
         position.message_ordinal,
         0,
         message_class=message_class,
+        seal_bytes=position.body_length - position.stored_size_bytes,
     )
 
 
@@ -135,7 +138,7 @@ class Enqueue:
             message.body_length,
             message.body_ordinal,
             message.body_crc32,
-            message.body_length,
+            message.body_length - message.seal_bytes,
             deadline_ms(message.sent_time, message.time_to_be_received),
             message.source_queue_manager,
             message.message_ordinal,

@@ -169,6 +169,15 @@ class PoisonAction(IntEnum):
     """Its sender hears that it was rejected if it asked for it; no copy is kept here."""
 
 
+class SealedBodies(IntEnum):
+    """Bodies that are sealed for the disk by the node that takes them."""
+
+    NONE = 0
+    ENCRYPTED = 1
+    """Those that arrived encrypted, or that are to leave encrypted."""
+    ALL = 2
+
+
 class TransactionState(IntEnum):
     """States of a transaction (guide 6.2)."""
 

@@ -22,6 +22,7 @@ from qm.model.values.elements import (
     QueuePrivacyLevel,
     QueueScope,
     QueueType,
+    SealedBodies,
     TransactionState,
 )
 from qm.wire.enums import HashAlgorithm
@@ -364,6 +365,8 @@ class SecurityPolicy(Record):
     configuration.
     """
 
+    appended: ClassVar[int] = 1
+
     trusts_sender_id: bool = False
     """Whether the SID that an unsigned message names counts in access checks."""
     hash_algorithms: tuple[int, ...] = (HashAlgorithm.SHA256, HashAlgorithm.SHA512)
@@ -375,6 +378,8 @@ class SecurityPolicy(Record):
     """[MS-MQQB] 3.1.1.3 RejectEnhancedRC2Using40BitKeys."""
     accepts_expired: bool = False
     """Whether certificates count before and after their time, as the text has it (QB-A56)."""
+    sealed_bodies: int = SealedBodies.NONE
+    """Which bodies the nodes that take them seal for the disk."""
 
 
 class RefusedSession(Record):

@@ -49,6 +49,8 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     """Signature or encryption need a provider that this queue manager does not have."""
     is_certificate_expired: bool = False
     """The sender's certificate was not valid when the message arrived."""
+    is_sealed: bool = False
+    """The body is sealed for the disk: a seal follows the packet (`qm.security.body_seals`)."""
 
 
 @declared(weight=RowsOf("facts_of"), since=1)

@@ -49,6 +49,8 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     """Length of the target's own packet, which names it."""
     checksum: int
     """CRC-32 of that packet."""
+    is_sealed: bool = False
+    """See `Facts.is_sealed`; the seal counts as part of the packet."""
 
 
 @declared(weight=RowsOf("targets", each=SEND_COSTS_POSITIONS), since=1)

@@ -71,6 +71,7 @@ class SetSecurityPolicy(Command, frozen=True, gc=False):
     accepts_strangers: bool
     refuses_reduced_keys: bool
     accepts_expired: bool
+    sealed_bodies: int = 0
 
 
 @declared(weight=ValueOf("count"), since=5)

@@ -1,6 +1,6 @@
 """The fast lane and the one-by-one way must not differ in anything."""
 
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any
 from unittest import mock
 
@@ -14,6 +14,7 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts, SignatureFact
 from qm.model.values.elements import QueuePrivacyLevel
+from qm.security.body_seals import SEAL_BYTES
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.structures.queue_name import DirectQueueFormatName, PublicQueueFormatName
@@ -34,7 +35,7 @@ NAMES = [
     DirectQueueFormatName("OS:elsewhere\\orders"),
     PublicQueueFormatName(b"orders".ljust(16, b"\0")),
 ]
-facts_numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8])
+facts_numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 10])
 """Of FACTS."""
 plain = st.fixed_dictionaries(
     {
@@ -168,7 +169,15 @@ FACTS = (
     replace(SIGNED, hash_algorithm=0x8004),
     replace(ANONYMOUS, signature=SignatureFact.UNVERIFIED, decryption_failed=True),
     replace(ANONYMOUS, was_encrypted=True, is_key_reduced=True),
+    replace(ANONYMOUS, is_sealed=True),
+    replace(SIGNED, was_encrypted=True, is_sealed=True),
 )
+SEALED_FACTS = frozenset({len(FACTS) - 2, len(FACTS) - 1})
+
+
+def stored(fields: dict[str, Any], facts: int) -> bytes:
+    """Return a packet as it is stored: with its seal where its facts say so."""
+    return packet(**fields) + (bytes(SEAL_BYTES) if facts in SEALED_FACTS else b"")
 
 
 def run(
@@ -189,7 +198,7 @@ def run(
     world.settles = settles
     transcript = []
     for messages in plan:
-        batch = world.edge_batch(*(packet(**fields) for fields, _ in messages))
+        batch = world.edge_batch(*starmap(stored, messages))
         changed = type(batch)(
             batch.edge,
             batch.number,
@@ -273,7 +282,7 @@ def test_a_run_of_a_sequence_is_judged_once() -> None:
     assert judge.call_count == 1
 
 
-@pytest.mark.parametrize("facts", [2, 3, 4, 5])
+@pytest.mark.parametrize("facts", [2, 3, 4, 5, 10])
 @pytest.mark.parametrize("is_mixed", [False, True])
 def test_what_is_signed_or_was_encrypted_needs_no_judge(facts: int, is_mixed: bool) -> None:
     """Nor do the plain messages around it."""
@@ -288,6 +297,27 @@ def test_what_is_signed_or_was_encrypted_needs_no_judge(facts: int, is_mixed: bo
     assert judge.call_count == 0
     with mock.patch("qm.model.arrivals.fast_arrivals.NOT_PLAIN", 0xFFFF_FFFF):
         assert fast == run([plan])
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_seals_need_no_judge_and_use_up_no_quota(is_mixed: bool) -> None:
+    """Of the queue, and of the queue manager: the last that fit are the same without seals."""
+    fields: list[dict[str, Any]] = [{"message_id": n, "body": b"b" * 40} for n in range(1, 200)]
+
+    def verdicts(facts: int, room_kib: int) -> object:
+        plan = [(one, 0 if is_mixed and n % 5 == 3 else facts) for n, one in enumerate(fields)]
+        fast = run([plan], room_kib=room_kib)
+        with mock.patch("qm.model.arrivals.fast_arrivals.NOT_PLAIN", 0xFFFF_FFFF):
+            assert fast == run([plan], room_kib=room_kib)
+        applied = fast[0][0][1]  # type: ignore[index]
+        return applied.outcomes[0].verdicts
+
+    for room_kib in (0, 4):
+        assert verdicts(9, room_kib) == verdicts(0, room_kib)
+    plan: list[Planned] = [({"message_id": n, "to": "audit"}, 9) for n in range(1, 200)]
+    with mock.patch.object(Arrivals, "_judge", autospec=True, side_effect=Arrivals._judge) as judge:
+        run([plan])
+    assert judge.call_count == 0
 
 
 @given(batches | streams)

@@ -4,9 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from qm.model.queries import View, security_policy
+from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.commands import Facts, SignatureFact
-from qm.model.values.elements import QueueAccessType, QueuePrivacyLevel
+from qm.model.values.elements import QueueAccessType, QueuePrivacyLevel, SealedBodies
+from qm.model.values.limits import VERSION_OF_SEALED_BODIES
 from qm.model.values.records import SecurityPolicy
 from qm.model.values.rows import PositionFlag
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
@@ -42,7 +44,7 @@ def secured(ordinal: int = 1, *, is_body_encrypted: bool = False) -> bytes:
     return write_user_message(UserMessage(made.user_header, made.properties, security=security))
 
 
-def set_policy(world: World, **rules: bool | tuple[int, ...]) -> None:
+def set_policy(world: World, **rules: int | tuple[int, ...]) -> None:
     policy = replace(SecurityPolicy(), **rules)
     command = commands.SetSecurityPolicy(
         policy.trusts_sender_id,
@@ -50,6 +52,7 @@ def set_policy(world: World, **rules: bool | tuple[int, ...]) -> None:
         policy.accepts_strangers,
         policy.refuses_reduced_keys,
         policy.accepts_expired,
+        policy.sealed_bodies,
     )
     assert world.one(command).status == 0
     assert security_policy(View.of(world.state)) == policy
@@ -208,6 +211,19 @@ def test_a_policy_with_too_many_hashes_is_refused(world: World) -> None:
     command = commands.SetSecurityPolicy(False, tuple(range(17)), False, False, False)
     assert world.one(command).status != 0
     assert security_policy(View.of(world.state)) is None
+
+
+def test_a_policy_says_which_bodies_are_sealed_from_its_version_on(world: World) -> None:
+    """Rows of older builds have no such field, and keep their bytes."""
+    set_policy(world, sealed_bodies=SealedBodies.ALL)
+    command = commands.SetSecurityPolicy(True, (), False, False, False, 3)
+    assert world.one(command).status != 0
+    world.version = VERSION_OF_SEALED_BODIES - 1
+    assert world.one(replace(command, sealed_bodies=2)).status == 0
+    assert security_policy(View.of(world.state)) == SecurityPolicy(True, ())
+    row = world.state.get(Table.META, b"security")
+    assert row is not None
+    assert row[0] == 0x95  # an array of five
 
 
 def test_a_copy_keeps_what_was_verified(world: World) -> None:
