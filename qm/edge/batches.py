@@ -75,7 +75,15 @@ class Intake(Protocol):
 class PacketRun:
     """Consecutive packets of one session, each found sound; at least one."""
 
-    __slots__ = ("block", "checksums", "intake", "last_position", "offsets", "other_facts")
+    __slots__ = (
+        "block",
+        "checksums",
+        "intake",
+        "is_sealed",
+        "last_position",
+        "offsets",
+        "other_facts",
+    )
 
     def __init__(
         self,
@@ -85,6 +93,8 @@ class PacketRun:
         offsets: list[int],
         checksums: list[int],
         other_facts: dict[int, Facts],
+        *,
+        is_sealed: bool = False,
     ) -> None:
         self.intake = intake
         self.last_position = last_position
@@ -95,7 +105,9 @@ class PacketRun:
         self.checksums = checksums
         """n values."""
         self.other_facts = other_facts
-        """k -> facts of packet k, where they differ from the session's plain ones."""
+        """k -> facts of packet k, where they differ from those of the run."""
+        self.is_sealed = is_sealed
+        """Whether the bodies of the others are sealed."""
 
     @property
     def count(self) -> int:
@@ -106,6 +118,12 @@ class PacketRun:
     def size_bytes(self) -> int:
         """Total size of the packets."""
         return self.offsets[-1]
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of its packets but for `other_facts`."""
+        known = self.intake.facts
+        return known.sealed if self.is_sealed else known.plain
 
     @property
     def facts_count(self) -> int:
@@ -295,7 +313,7 @@ def edge_batch(edge: str, number: int, runs: Sequence[PacketRun]) -> EdgeBatch:
         offsets.extend([base + offset for offset in run.offsets[1:]] if base else run.offsets[1:])
         checksums.extend(run.checksums)
         base += run.size_bytes
-        plain = numbers.setdefault(run.intake.facts.plain, len(numbers))
+        plain = numbers.setdefault(run.facts, len(numbers))
         facts_at = len(facts_of)
         facts_of += bytes((plain,)) * run.count
         for k, facts in run.other_facts.items():

@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from qm.cluster.cluster import Cluster, ClusterListener, Leadership
 from qm.cluster.examining import Examined
+from qm.cluster.sealing import NO_SEALING, Sealing
 from qm.edge.ack_marks import AckMark
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import LINGER_MAX_S
@@ -55,8 +56,11 @@ class Edge(ClusterListener):
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
         directory: Directory = EMPTY_DIRECTORY,
         keys: OwnKeys = NO_KEYS,
+        sealing: Sealing = NO_SEALING,
     ) -> None:
-        """`directory` and `keys`: by which signatures are verified and bodies decrypted."""
+        """`directory` and `keys`: by which signatures are verified and bodies decrypted; `sealing`:
+        which of them are sealed for the disk.
+        """
         self._cluster = cluster
         self._settings = settings
         self._bind = bind
@@ -70,7 +74,7 @@ class Edge(ClusterListener):
             self._metrics, self._loop, cluster.now_ms, directory, keys
         )
         self.relay: Final = Relay(
-            cluster, self._metrics, self._loop, self._on_change, self._verification
+            cluster, self._metrics, self._loop, self._on_change, self._verification, sealing
         )
         """Receives the arrivals of all sessions, those that this node opens included."""
         self._listeners = Listeners(settings.addresses, settings.port, self._loop, bind)

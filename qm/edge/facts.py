@@ -18,12 +18,20 @@ from qm.wire.packets.user_message import UserMessage
 class MessageFacts:
     """The facts of one session's messages; equal ones are one object, so a batch names it once."""
 
-    __slots__ = ("_unverified", "plain")
+    __slots__ = ("_sealed", "_unverified", "plain")
 
     def __init__(self, session: int, claimed_guid: Guid, address: str) -> None:
         self.plain: Final = Facts(session, claimed_guid, address, ())
         """Facts of a message without SecurityHeader: anonymous (QB-A28)."""
+        self._sealed: Facts | None = None
         self._unverified: Facts | None = None
+
+    @property
+    def sealed(self) -> Facts:
+        """The same of a message whose body is sealed for the disk."""
+        if self._sealed is None:
+            self._sealed = msgspec.structs.replace(self.plain, is_sealed=True)
+        return self._sealed
 
     def of_all(self, secured: Mapping[int, UserMessage]) -> dict[int, Facts]:
         """Return the facts of messages that nobody examines, where they are not the plain ones."""

@@ -37,6 +37,7 @@ from qm.node.leader.removed_pods import scaled_away
 from qm.node.leader.timekeeping import WATCH_EVERY_S, Timekeeper, wall_ms
 from qm.node.leader.upgrade import Versions
 from qm.node.membership.address_announcer import REFRESH_EVERY_S, Announcer
+from qm.node.membership.body_seals import BodySeals
 from qm.node.membership.manager_keys import LOOK_EVERY_S as KEYS_EVERY_S
 from qm.node.membership.manager_keys import NodeKeys
 from qm.node.membership.members import Members
@@ -113,8 +114,12 @@ class Service:
         self._timekeeper = Timekeeper(self.replicated.clock, self.members, metrics)
         self.replicated.before_leading = self._timekeeper.before_leading
         self.keys: Final = NodeKeys(config, self.replicated)
+        seals = BodySeals(self.keys, self.replicated, metrics)
+        self.replicated.seals = seals
         self._duties = self._new_duties()
-        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics, self.keys, platform.bind)
+        self.msmq: Final = MsmqEndpoint(
+            config, self.replicated, metrics, self.keys, seals, platform.bind
+        )
         self._drain = Drain(
             self.replicated, self.msmq, self.members.inspect_all, self.members.transfer
         )
@@ -188,7 +193,7 @@ class Service:
             Yielding(lambda: self.disk.admits_messages, self.members, self.members.transfer),
             PeerBindings(self._config, self.replicated, SystemResolver()),
             FinalClaims(self.replicated),
-            MessagePolicy(self._config.msmq, self.replicated),
+            MessagePolicy(self._config.msmq, self._config.storage, self.replicated),
             KeyPublication(self.keys, self.replicated),
             scaled_away(self._config.kubernetes, self.members),
             self._metrics,

@@ -81,6 +81,10 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_signatures_total", _COUNTER, "Signatures of messages", ("result",)),
     Metric("quorate_encrypted_bodies_total", _COUNTER, "Encrypted bodies", ("result",)),
     Metric(
+        "quorate_bodies_unopened_total", _COUNTER,
+        "Stored bodies that do not open: broken, or without the sealing key", ("reason",),
+    ),
+    Metric(
         "quorate_examination_seconds_total", _COUNTER,
         "Time that the event loop spent on signatures and ciphers",
     ),

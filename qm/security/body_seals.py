@@ -47,6 +47,8 @@ class SealBroken(Exception):
 
 def is_sealed(packet: Buffer) -> bool:
     """Whether a stored packet has a seal behind it."""
+    if len(packet) < PACKET_SIZE_OFFSET + _PACKET_SIZE.size:
+        return False
     (size,) = _PACKET_SIZE.unpack_from(packet, PACKET_SIZE_OFFSET)
     return bool(size != len(packet))
 

@@ -41,7 +41,7 @@ from qm.api.gate.turns import Turns
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
-from qm.store.bodies.body_places import BodyDamaged
+from qm.store.bodies.body_places import BodyDamaged, BodyUnopened
 
 logger = logging.getLogger(__name__)
 
@@ -398,6 +398,8 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             error = TryAgain(
                 str(error) or "the outcome is not known: repeat the call with the same numbers"
             )
+        elif isinstance(error, BodyUnopened):
+            error = TryAgain(str(error))
         elif isinstance(error, BodyDamaged):
             self._log.warning("body_damaged", str(error), method=method)
             error = Damaged(str(error))

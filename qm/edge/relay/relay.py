@@ -13,6 +13,7 @@ from typing import Final
 
 from qm.cluster.cluster import Cluster, Unavailable
 from qm.cluster.relay import LatePackets, RelayStream
+from qm.cluster.sealing import Sealing
 from qm.edge.batches import IntakeOwner, Item
 from qm.edge.edge_metrics import NEW_TERM, EdgeMetrics
 from qm.edge.limits import HELD_MAX_BYTES, LATE_MAX_COUNT, RELAY_RETRY_S
@@ -38,6 +39,7 @@ class Relay:
         loop: asyncio.AbstractEventLoop,
         on_change: Callable[[], None],
         verification: Verification,
+        sealing: Sealing,
     ) -> None:
         """`on_change` is called whenever `is_connected` has changed."""
         self._cluster = cluster
@@ -48,6 +50,7 @@ class Relay:
         self._verification = verification
         self._is_verifying = False
         self._held_back_bytes = 0
+        self.sealing: Final = sealing
         self.inspector: Final = Inspector()
         self.queue_manager: Guid | None = None
         """Our own GUID, None before the cluster's birth."""

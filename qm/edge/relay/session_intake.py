@@ -11,9 +11,12 @@ from typing import Final, Protocol
 
 from zlib_ng.zlib_ng import crc32
 
+from qm.cluster.cluster import Unavailable
 from qm.cluster.relay import SessionFacts
+from qm.cluster.sealing import Sealing
 from qm.edge.batches import FinalAckItem, IntakeOwner, Item, OrderAckItem, PacketRun
 from qm.edge.facts import MessageFacts
+from qm.edge.relay.sealed_runs import sealed_run
 from qm.edge.security.verification import Chunk, Secured, Verification
 from qm.session import CloseReason, FinalAckArrived, OrderAckArrived, PacketsArrived
 from qm.wire.errors import ProtocolError
@@ -35,6 +38,10 @@ class IntakeRelay(Protocol):
     @property
     def verification(self) -> Verification | None:
         """Examines messages; None while the cluster's version is too old for what comes of it."""
+
+    @property
+    def sealing(self) -> Sealing:
+        """What is to be done to bodies before they are relayed."""
 
     @property
     def queue_manager(self) -> Guid | None:
@@ -158,9 +165,19 @@ class SessionIntake:
             return
         if count:
             last, facts = event.first_position + count - 1, self.facts.of_all(secured)
-            self._relay.add(PacketRun(self, last, event.block, offsets, checksums, facts))
-        if error is not None:
+            self._relay_run(PacketRun(self, last, event.block, offsets, checksums, facts))
+        if error is not None and not self._is_broken:
             self._break(error)
+
+    def _relay_run(self, run: PacketRun) -> None:
+        """Relay packets; where their bodies cannot be sealed now, leave them to another node."""
+        try:
+            run = sealed_run(run, self._relay.sealing)
+        except Unavailable as refusal:
+            self._is_broken = True
+            self.owner.close(CloseReason.STOPPED, str(refusal))
+            return
+        self._relay.add(run)
 
     def _break(self, error: ProtocolError) -> None:
         self._is_broken = True
@@ -176,7 +193,10 @@ class SessionIntake:
             return
         behind, self._behind = self._behind, None
         for run in runs:
-            self._relay.add(run)
+            if not self._is_broken:
+                self._relay_run(run)
+        if self._is_broken:
+            return
         error, self._error = self._error, None
         if error is not None:
             self._hold_back(-self._held_back_bytes)

@@ -246,6 +246,9 @@ class StorageSection(Section, frozen=True, kw_only=True):
     """Key that seals private keys at rest; created at the cluster's birth if absent."""
     sealing_key_command: tuple[str, ...] = ()
     """Program and arguments that write that key to standard output, instead of a file."""
+    encrypt_bodies: Literal["none", "encrypted", "all"] = "none"
+    """Bodies that are stored encrypted, with keys derived from that key: none, those of messages
+    that arrive or leave encrypted, or all. The leader's counts for all nodes."""
 
 
 class BirthSection(Section, frozen=True, kw_only=True):

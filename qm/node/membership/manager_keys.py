@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -35,6 +36,9 @@ class NodeKeys(OwnKeys):
         self._config = config
         self._cluster = cluster
         self._sealing_key = b""
+        self._is_proven = False
+        """Whether that key opened the cluster's private keys."""
+        self._ask_again_at = 0.0
         self._held = b""
         """The sealed bytes that `_ring` comes from."""
         self._ring = _EMPTY
@@ -98,7 +102,9 @@ class NodeKeys(OwnKeys):
     def _opened(self, held: bytes) -> KeyRing:
         if not held:
             return _EMPTY
-        return unsealed(self._get_sealing_key(), held)
+        ring = unsealed(self._get_sealing_key(), held)
+        self._is_proven = True
+        return ring
 
     def _get_sealing_key(self) -> bytes:
         if not self._sealing_key:
@@ -106,6 +112,20 @@ class NodeKeys(OwnKeys):
         return self._sealing_key
 
     # Other secrets of the state
+
+    def key_to_seal(self) -> bytes:
+        """Return the sealing key, once it is known to be this cluster's. Raises SealingError."""
+        if not self._is_proven:
+            raise SealingError("it has not opened the queue manager's keys yet: try another node")
+        return self._sealing_key
+
+    def key_to_open(self) -> bytes:
+        """Return the sealing key, whose source is asked once in a while. Raises SealingError."""
+        now = time.monotonic()
+        if not self._sealing_key and now < self._ask_again_at:
+            raise SealingError("it has no sealing key: see `storage.sealing_key_file` and its log")
+        self._ask_again_at = now + RETRY_AFTER_S
+        return self._get_sealing_key()
 
     async def sealed(self, secret: bytes, label: bytes) -> bytes:
         """Return a secret as the state may hold it. Raises NotOffered."""

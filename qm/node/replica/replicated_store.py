@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from typing_extensions import override
@@ -44,7 +44,7 @@ from qm.node.replica.quarantine import Quarantine
 from qm.node.replica.read_state import ReadState
 from qm.node.replica.skipped_entries import SkippedEntries
 from qm.node.replica.state_machine import AppliedStore
-from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
+from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Opener, Packets
 from qm.store.codec import Inspected, encode_command, encode_stamp, inspect
 from qm.store.effects.chain import hashed
 from qm.store.store import Store
@@ -66,6 +66,16 @@ BEGIN_WAIT_MS: Final = 1_000
 """How long an edge waits for a leader that was elected and does not serve yet."""
 RETRY_MS: Final = 20
 """Between two requests to a leader that does not serve yet."""
+
+
+class Seals(Protocol):
+    """`qm.node.membership.body_seals.BodySeals`, as the store uses it."""
+
+    def sealed(self, command: Command) -> Command:
+        """Return what is proposed for a command. Raises Unavailable."""
+
+    def opened(self, packet: bytes) -> bytes:
+        """Return the plain form of a stored packet. Raises BodyDamaged."""
 
 
 class ReplicatedConfig(msgspec.Struct, frozen=True):
@@ -138,6 +148,8 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.before_leading: Callable[[], Awaitable[None]] | None = None
         """Awaited after this node is elected, before it stamps anything."""
         self.restore: Callable[[BodyPlace], Awaitable[bool]] | None = None
+        self.seals: Seals | None = None
+        """Seals bodies before they are proposed, and opens those that are read."""
         """Restores a damaged body from another member; returns whether it can be read here then."""
         self._hooks = hooks
         self._platform = platform
@@ -274,12 +286,16 @@ class ReplicatedStore(Cluster, DriverEvents):
     @override
     def read_body(self, place: BodyPlace) -> bytes:
         self._check_readable()
-        return self.machine.store.bodies.read(place)
+        return self.machine.store.bodies.read(place, self._opened)
 
     @override
     def read_bodies(self, places: BodyPlaces) -> Packets:
         self._check_readable()
-        return self.machine.store.bodies.read_all(places)
+        return self.machine.store.bodies.read_all(places, self._opened)
+
+    @property
+    def _opened(self) -> Opener | None:
+        return None if self.seals is None else self.seals.opened
 
     def copy_of_body(self, place: BodyPlace) -> bytes | None:
         """Return a stored packet for another member; None if it is not here, or damaged."""
@@ -297,6 +313,8 @@ class ReplicatedStore(Cluster, DriverEvents):
 
     @override
     async def propose(self, *commands: Command) -> Sequence[Outcome]:
+        if self.seals is not None:
+            commands = tuple(map(self.seals.sealed, commands))
         payloads = [encode_command(command) for command in commands]
         inspected: list[Inspected] = []
         deadline = self._loop.time() + PROPOSE_WAIT_MS / 1000

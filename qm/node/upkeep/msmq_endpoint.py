@@ -7,6 +7,7 @@ from typing import Final
 
 from qm.cluster.cluster import Cluster, Unavailable
 from qm.cluster.examining import Examined
+from qm.cluster.sealing import Sealing
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.edge.outgoing.link.destination_rules import rules_of
@@ -60,12 +61,14 @@ class MsmqEndpoint:
         cluster: Cluster,
         metrics: Metrics,
         keys: OwnKeys,
+        sealing: Sealing,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
         self._config = config
         self._cluster = cluster
         self._metrics = metrics
         self._keys = keys
+        self._sealing = sealing
         self._bind = bind
         self._session = SessionConfig(window_size=config.msmq.window_size)
         self.edge: Edge | None = None
@@ -91,6 +94,7 @@ class MsmqEndpoint:
             self._bind,
             directory=ReplicatedDirectory(lambda: self._cluster.state),
             keys=self._keys,
+            sealing=self._sealing,
         )
         await edge.start()
         self.edge = edge

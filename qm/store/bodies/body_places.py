@@ -22,6 +22,7 @@ from qm.store.bodies.blobs import BlobRemoval, Blobs, BlobSync
 from qm.store.codec import packet_spans
 from qm.store.rocks import RocksState
 from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.packets.peek import sizes_in
 from qm.wire.packets.user_message import parse_user_message, write_user_message
 from raft.log.files import Directory
 from raft.log.recovery import LogDamaged
@@ -41,6 +42,14 @@ class BodyDamaged(Exception):
         super().__init__(text)
         self.place = place
         """Where it should be; None for a packet that the state holds itself."""
+
+
+class BodyUnopened(BodyDamaged):
+    """A sealed body that this node has no key for; another node may have it."""
+
+
+Opener = Callable[[bytes], bytes]
+"""Returns the plain form of a stored packet. Raises BodyDamaged."""
 
 
 class BodyPlace(msgspec.Struct, frozen=True, gc=False):
@@ -101,15 +110,15 @@ class Bodies:
 
     # Reading -----------------------------------------------------------------------------
 
-    def read(self, place: BodyPlace) -> bytes:
-        """Return the raw packet. Raises BodyDamaged."""
+    def read(self, place: BodyPlace, opened: Opener | None = None) -> bytes:
+        """Return the packet, as it is stored unless `opened` is given. Raises BodyDamaged."""
         if place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
-            return self._synthetic(place.index, place.ordinal)
+            return self._synthetic(place.index, place.ordinal, opened)
         packet = self.copy(place)
         if packet is None:
             self._suspect(place.index, place.ordinal, place)
             raise _damaged(place)
-        return packet
+        return packet if opened is None else opened(packet)
 
     def copy(self, place: BodyPlace) -> bytes | None:
         """Return the raw packet of a body that entries brought; None if no copy here is whole."""
@@ -184,16 +193,22 @@ class Bodies:
         blobs.replace(index, whole)
         return True
 
-    def read_all(self, places: BodyPlaces) -> Packets:
-        """Return raw packets; neighbours in the log are read at once. Raises BodyDamaged."""
+    def read_all(self, places: BodyPlaces, opened: Opener | None = None) -> Packets:
+        """Return packets as `read`; neighbours in the log are read at once. Raises BodyDamaged."""
         blocks: list[bytes] = []
         lengths: list[int] = []
         for begin, end in _neighbours(places):
-            self._read_neighbours(places, begin, end, blocks, lengths)
+            self._read_neighbours(places, begin, end, blocks, lengths, opened)
         return Packets(b"".join(blocks), lengths)
 
     def _read_neighbours(
-        self, places: BodyPlaces, begin: int, end: int, blocks: list[bytes], lengths: list[int]
+        self,
+        places: BodyPlaces,
+        begin: int,
+        end: int,
+        blocks: list[bytes],
+        lengths: list[int],
+        opened: Opener | None,
     ) -> None:
         """Append the packets of places begin ... end - 1, and their lengths."""
         if end - begin > 1:
@@ -203,22 +218,21 @@ class Bodies:
             except (LogViewError, LogDamaged, ValueError):
                 block = b""
             if _are_whole(block, places, begin, end):
-                blocks.append(block)
-                lengths += own
+                _append(block, own, opened, blocks, lengths)
                 return
         for k in range(begin, end):
-            packet = self.read(places.at(k))
+            packet = self.read(places.at(k), opened)
             blocks.append(packet)
             lengths.append(len(packet))
 
-    def _synthetic(self, index: int, ordinal: int) -> bytes:
+    def _synthetic(self, index: int, ordinal: int, opened: Opener | None) -> bytes:
         row = self._state.get(Table.SYNTHETIC, BODY_KEY.pack(index, ordinal))
         if row is None:
             raise BodyDamaged(f"packet {ordinal} of entry {index} is missing from the state")
         synthetic = records.decode(SyntheticPacket, row)
         if synthetic.body_of is None:
             return synthetic.packet
-        return _with_body(synthetic.packet, self.read(BodyPlace(*synthetic.body_of)))
+        return _with_body(synthetic.packet, self.read(BodyPlace(*synthetic.body_of), opened))
 
     # Moving ------------------------------------------------------------------------------
 
@@ -356,6 +370,26 @@ def _are_whole(block: bytes, places: BodyPlaces, begin: int, end: int) -> bool:
             return False
         at += length
     return at == len(block)
+
+
+def _append(
+    block: bytes,
+    stored: Sequence[int],
+    opened: Opener | None,
+    blocks: list[bytes],
+    lengths: list[int],
+) -> None:
+    """Append stored packets in their plain form, and the lengths of these."""
+    if opened is None or sizes_in(block, stored) == stored:  # then none is sealed
+        blocks.append(block)
+        lengths += stored
+        return
+    at = 0
+    for length in stored:
+        packet = opened(block[at : at + length])
+        blocks.append(packet)
+        lengths.append(len(packet))
+        at += length
 
 
 def _neighbours(places: BodyPlaces) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,8 @@ Nothing here builds a value or checks structure beyond the fixed bytes that it r
 names are read was framed, and parsed once before it entered the log.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -11,7 +13,12 @@ from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, take
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import Guid
-from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR, FLAG_TR
+from qm.wire.headers.base_header import (
+    BASE_HEADER_SIZE_BYTES,
+    FLAG_PR,
+    FLAG_TR,
+    PACKET_SIZE_OFFSET,
+)
 from qm.wire.headers.message_properties import (
     MESSAGE_PROPERTIES_MIN_BYTES,
     PRIVACY_LEVEL,
@@ -78,6 +85,7 @@ _SOURCE_OFFSET: Final = BASE_HEADER_SIZE_BYTES
 _DESTINATION_OFFSET: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
 _DIRECT_TEXT_OFFSET: Final = _DESTINATION_OFFSET + DIRECT_COUNT_SIZE_BYTES
 _PRIVATE_ID_SIZE_BYTES: Final = 4
+_SIZE: Final = Struct("<I")
 _U16: Final = Struct("<H")
 _TYPE_BYTES: Final = tuple(bytes([queue_type]) for queue_type in range(QUEUE_TYPE_MASK + 1))
 
@@ -86,6 +94,13 @@ def peek_head(buffer: Buffer, offset: int) -> Head:
     """Return the fixed fields of the framed user packet at `offset`."""
     # Head._make does the same but counts the fields each time, which doubles the cost.
     return tuple.__new__(Head, HEAD.unpack_from(buffer, offset))
+
+
+def sizes_in(block: Buffer, lengths: Sequence[int]) -> list[int]:
+    """Return BaseHeader.PacketSize of packets one after the other, each with so many bytes."""
+    size_at = _SIZE.unpack_from
+    starts = accumulate(lengths, initial=PACKET_SIZE_OFFSET)
+    return [size_at(block, at)[0] for at, _ in zip(starts, lengths, strict=False)]
 
 
 def peek_source(buffer: Buffer, offset: int) -> Guid:

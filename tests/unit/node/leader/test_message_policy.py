@@ -9,9 +9,14 @@ import pytest
 from qm.model.queries import View, security_policy
 from qm.model.values import commands
 from qm.model.values.effects import Outcome
-from qm.model.values.limits import APPLY_VERSION, VERSION_OF_MESSAGE_SECURITY
+from qm.model.values.elements import SealedBodies
+from qm.model.values.limits import (
+    APPLY_VERSION,
+    VERSION_OF_MESSAGE_SECURITY,
+    VERSION_OF_SEALED_BODIES,
+)
 from qm.model.values.records import SecurityPolicy
-from qm.node.config.schema import MsmqSection
+from qm.node.config.schema import MsmqSection, StorageSection
 from qm.node.leader.message_policy import MessagePolicy
 from qm.wire.enums import HashAlgorithm
 from tests.unit.model.world import World
@@ -32,9 +37,10 @@ class OneState:
         self.proposed += given
         return self.world.apply(*given).outcomes
 
-    def look(self, **msmq: Any) -> SecurityPolicy | None:
+    def look(self, encrypt_bodies: Any = "none", **msmq: Any) -> SecurityPolicy | None:
         """Let the leader look; return the policy in force."""
-        asyncio.run(MessagePolicy(MsmqSection(**msmq), self).look())  # type: ignore[arg-type]
+        storage = StorageSection(encrypt_bodies=encrypt_bodies)
+        asyncio.run(MessagePolicy(MsmqSection(**msmq), storage, self).look())  # type: ignore[arg-type]
         return security_policy(self.view)
 
 
@@ -66,3 +72,22 @@ def test_a_cluster_of_an_older_version_is_not_asked() -> None:
     one.world.one(commands.RaiseApplyVersion(VERSION_OF_MESSAGE_SECURITY - 1))
     assert one.look() is None
     assert not one.proposed
+
+
+@pytest.mark.parametrize(
+    ("said", "which"), [("encrypted", SealedBodies.ENCRYPTED), ("all", SealedBodies.ALL)]
+)
+def test_bodies_are_stored_as_the_leader_says(
+    one: OneState, said: str, which: SealedBodies
+) -> None:
+    assert one.look(said) == SecurityPolicy(sealed_bodies=which)
+    assert one.look() == SecurityPolicy()
+
+
+def test_an_older_cluster_is_not_asked_again_and_again_for_seals() -> None:
+    one = OneState()
+    one.world.version = VERSION_OF_SEALED_BODIES - 1
+    one.world.one(commands.RaiseApplyVersion(VERSION_OF_SEALED_BODIES - 1))
+    assert one.look("all") == SecurityPolicy()
+    one.look("all")
+    assert len(one.proposed) == 1

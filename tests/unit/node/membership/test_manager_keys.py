@@ -33,9 +33,11 @@ BIRTH = provision("QUORATE", "quorate.example", (), KEY)
 class Node:
     """A `Cluster` of one state, born by a command, and the node's configuration."""
 
-    def __init__(self, folder: Path, birth: commands.Provision = BIRTH) -> None:
+    def __init__(
+        self, folder: Path, birth: commands.Provision = BIRTH, *, version: int = APPLY_VERSION
+    ) -> None:
         self.world = World(birth)
-        self.world.one(commands.RaiseApplyVersion(APPLY_VERSION))
+        self.world.one(commands.RaiseApplyVersion(version))
         self.config = self._config(folder)
         self.keys = NodeKeys(self.config, self)  # type: ignore[arg-type]
         self.publication = KeyPublication(self.keys, self)  # type: ignore[arg-type]
