@@ -28,6 +28,7 @@ from qm.cluster.relay import (
     RelayStream,
     SessionFacts,
 )
+from qm.cluster.sealing import NO_SEALING, Sealing
 from qm.edge import Edge, EdgeSettings
 from qm.model.machine import Machine
 from qm.model.queries import View
@@ -431,12 +432,15 @@ def make_edge(
     registry: CollectorRegistry,
     directory: Directory = EMPTY_DIRECTORY,
     keys: OwnKeys = NO_KEYS,
+    sealing: Sealing = NO_SEALING,
     **settings: Any,
 ) -> Edge:
     """Return the edge of node n1, on its own loopback address and port."""
     values: dict[str, Any] = {"addresses": (ADDRESS,), "port": 0, "ping_port": 0} | settings
     face, metrics = Face(consensus, "n1"), Metrics(registry)
-    return Edge(face, EdgeSettings(**values), metrics, directory=directory, keys=keys)
+    return Edge(
+        face, EdgeSettings(**values), metrics, directory=directory, keys=keys, sealing=sealing
+    )
 
 
 @contextlib.asynccontextmanager

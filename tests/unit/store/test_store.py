@@ -1,6 +1,7 @@
 """The store over a real log: bodies wherever they are, replay, batch sizes, audit marks."""
 
 import errno
+import os
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from qm.model.values.commands import Command, EdgeBatch, Facts, Stamp
 from qm.model.values.effects import Applied
 from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.results import RequestResult, columns_of
-from qm.model.values.rows import POSITION_KEY
+from qm.model.values.rows import POSITION_KEY, unpack_position
+from qm.security.body_seals import BodyOpener, BodySealer, is_sealed
 from qm.store.audit import prove
 from qm.store.bodies import blobs as blobs_module
 from qm.store.bodies import body_places as bodies_module
@@ -28,6 +30,8 @@ from qm.store.effects.chain import hashed
 from qm.store.rocks import RocksState
 from qm.store.snapshot import Manifest
 from qm.store.store import Diverged, Store
+from qm.wire.message_class import AcknowledgeFlags
+from qm.wire.packets.user_message import parse_user_message
 from raft.batch import BatchBuilder
 from raft.log.disk import DiskDirectory
 from raft.log.log import Log, LogConfig
@@ -39,6 +43,7 @@ from tests.unit.model.world import (
     OWN,
     PEER,
     PEER_ADDRESS,
+    direct,
     packet,
     request,
     results_of,
@@ -746,3 +751,67 @@ def test_the_state_of_a_newer_build_is_refused(node: Node, monkeypatch: pytest.M
         older.setattr("qm.store.store.APPLY_VERSION", APPLY_VERSION - 1)
         with pytest.raises(StartRefused, match="start the build that wrote it"):
             Node(node.path)
+
+
+def sealed_arrivals(*packets: bytes) -> EdgeBatch:
+    sealer = BodySealer(bytes(32), 1, os.urandom)
+    made = arrivals(*map(sealer.sealed, packets))
+    facts = msgspec.structs.replace(made.facts[0], is_sealed=True)
+    return msgspec.structs.replace(made, facts=(facts,))
+
+
+def test_sealed_bodies_are_opened_wherever_they_lie(node: Node) -> None:
+    """Beside plain ones, which are read as before; who gives no opener gets what is stored."""
+    opener = BodyOpener(lambda _: bytes(32))
+    packets = {n: packet(n, body=n.to_bytes(4, "big") * 500) for n in range(1, 101)}
+    for n in range(1, 101, 10):
+        some = [packets[k] for k in range(n, n + 10)]
+        node.put([sealed_arrivals(*some[:7]), arrivals(*some[7:])])
+    (applied,) = node.put([receive(2, 100)])
+    results = received(applied)
+    node.compact()
+    assert node.log.first_index() > results[0].body_index, "some bodies have moved to blobs"
+    assert node.log.first_index() <= results[-1].body_index, "some are still in the log"
+    opened = opener.opened
+
+    def plain(raw: bytes) -> bytes:
+        return opened(raw) if is_sealed(raw) else raw
+
+    for some_results in (results, results[::-1], results[::3], results[5:25], results[:1]):
+        read = node.store.bodies.read_all(places(some_results), plain)
+        wanted = [packets[result.message_ordinal] for result in some_results]
+        assert read.block == b"".join(wanted)
+        assert list(read.lengths) == [len(one) for one in wanted]
+        assert [node.store.bodies.read(place(one), plain) for one in some_results] == wanted
+    raw = node.store.bodies.read_all(places(results[:8]))
+    assert list(raw.lengths) == [one.body_length for one in results[:8]]
+    assert raw.block != b"".join(packets[n] for n in range(1, 9))
+    node.close()
+
+
+def test_an_acknowledgement_returns_a_sealed_body_opened(node: Node) -> None:
+    opener = BodyOpener(lambda _: bytes(32))
+    full = {"quota": encode_attribute(0)}
+    node.put([commands.CreateQueue(request(), b"a" * 16, b"b" * 16, ".\\audit", {}, b"", ())])
+    node.put([commands.CreateQueue(request(), b"f" * 16, b"g" * 16, ".\\full", full, b"", ())])
+    fields: dict[str, Any] = {
+        "to": "full",
+        "body": b"returned to its sender",
+        "admin_queue": direct("audit"),
+        "properties": {"flags": int(AcknowledgeFlags.NA)},
+    }
+    node.put([sealed_arrivals(packet(1, **fields))])
+    rows = node.store.state.scan(Table.POSITION, b"", b"\xff" * 12, 10)
+    (position,) = [unpack_position(row) for _, row in rows]
+    at = BodyPlace(
+        position.body_index,
+        position.body_offset,
+        position.body_length,
+        position.body_ordinal,
+        position.body_crc32,
+    )
+    returned = node.store.bodies.read(at, opener.opened)
+    message, _ = parse_user_message(returned, 0, len(returned))
+    assert message.properties.message_body == b"returned to its sender"
+    assert b"returned to its sender" not in node.store.bodies.read(at)
+    node.close()
