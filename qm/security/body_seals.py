@@ -11,7 +11,7 @@ has to be kept: whoever has the sealing key opens every seal that was ever made 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from struct import Struct, error
 from typing import Final
@@ -23,8 +23,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from qm.wire.bounds import Buffer
 from qm.wire.errors import ProtocolError
-from qm.wire.headers.base_header import PACKET_SIZE_OFFSET
-from qm.wire.packets.peek import body_span, peek_head
+from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES, PACKET_SIZE_OFFSET
+from qm.wire.headers.security_header import security_header_size
+from qm.wire.headers.transaction_header import transaction_header_size
+from qm.wire.headers.user_header import FLAG_SH, FLAG_TH, FLAGS_OFFSET
+from qm.wire.packets.peek import body_span, peek_head, user_header_end
 
 KEY_BYTES: Final = 32
 SALT_BYTES: Final = 16
@@ -36,9 +39,13 @@ _ORIGIN: Final = Struct(f"<4sI{SALT_BYTES}s{NONCE_BYTES}s")
 SEAL_BYTES: Final = _ORIGIN.size + TAG_BYTES
 SEALS_PER_SALT_MAX: Final = 1 << 20
 """Messages under one derived key: two of them share a nonce with a probability of 2**-57."""
+NONCES_DRAWN: Final = 128
+"""Nonces asked for at a time: asking costs as much as encrypting."""
 OPENERS_MAX: Final = 1_024
 """Derived keys that are remembered: those of that many starts of nodes and millions of messages."""
 _PACKET_SIZE: Final = Struct("<I")
+_FLAGS_AT: Final = BASE_HEADER_SIZE_BYTES + FLAGS_OFFSET
+"""UserHeader.Flags, from a packet's start."""
 
 
 class SealBroken(Exception):
@@ -66,15 +73,42 @@ def _cipher(key: bytes, salt: bytes) -> AESGCM:
     return AESGCM(_derived(key, salt, b"quorate salt"))
 
 
-def _span(packet: bytes, size: int) -> tuple[int, int]:
-    """Return where the body of a packet is whose bytes prove nothing yet. Raises SealBroken."""
-    try:
-        begin, end = body_span(packet, 0, peek_head(packet, 0))
-    except (error, IndexError, ValueError, ProtocolError):
-        begin = end = size + 1
-    if end > size:
-        raise SealBroken("the headers of a sealed message were altered")
-    return begin, end
+class _Layouts:
+    """Where bodies lie; the UserHeader of most packets is laid out as the one before."""
+
+    def __init__(self) -> None:
+        self._known = b""
+        """UserHeader of the last packet, from Flags on: it says where the header ends."""
+        self._end = 0
+        self._flags = 0
+
+    def body_of(self, packet: bytes) -> tuple[int, int]:
+        """Return where the body of a packet begins and ends: `qm.wire.packets.peek.body_span`."""
+        at = self._end
+        if not at or packet[_FLAGS_AT:at] != self._known:
+            self._flags = peek_head(packet, 0).user_flags
+            at = self._end = user_header_end(packet, 0, self._flags)
+            self._known = packet[_FLAGS_AT:at]
+        if self._flags & FLAG_TH:
+            at += transaction_header_size(packet, at)
+        if self._flags & FLAG_SH:
+            at += security_header_size(packet, at)
+        return body_span(packet, at)
+
+    def checked(self, packet: bytes, size: int) -> tuple[int, int]:
+        """Return the same of a packet whose bytes prove nothing yet. Raises SealBroken."""
+        try:
+            begin, end = self.body_of(packet)
+        except (error, IndexError, ValueError, ProtocolError):
+            begin = end = size + 1
+        if end > size:
+            raise SealBroken("the headers of a sealed message were altered")
+        return begin, end
+
+
+def _nonces(random: Callable[[int], bytes]) -> Iterator[bytes]:
+    drawn = random(NONCE_BYTES * NONCES_DRAWN)
+    return (drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES))
 
 
 class BodySealer:
@@ -88,6 +122,8 @@ class BodySealer:
         self._cipher: AESGCM | None = None
         self._left = 0
         """How many messages the present salt may still seal."""
+        self._nonces: Iterator[bytes] = iter(())
+        self._layouts = _Layouts()
 
     def sealed(self, packet: bytes) -> bytes:
         """Return a checked plain packet sealed."""
@@ -95,9 +131,12 @@ class BodySealer:
             self._salt = self._random(SALT_BYTES)
             self._cipher, self._left = _cipher(self._key, self._salt), SEALS_PER_SALT_MAX
         self._left -= 1
-        nonce = self._random(NONCE_BYTES)
+        nonce = next(self._nonces, b"")
+        if not nonce:
+            self._nonces = _nonces(self._random)
+            nonce = next(self._nonces)
         origin = _ORIGIN.pack(_MAGIC, self.generation, self._salt, nonce)
-        begin, end = body_span(packet, 0, peek_head(packet, 0))
+        begin, end = self._layouts.body_of(packet)
         before, after = packet[:begin], packet[end:]
         cipher = self._cipher.encrypt(nonce, packet[begin:end], b"".join((origin, before, after)))
         size = end - begin
@@ -119,6 +158,7 @@ class BodyOpener:
         """`key_of`: the key of a generation; what it raises, `opened` raises."""
         self._key_of = key_of
         self._ciphers: OrderedDict[tuple[int, bytes], AESGCM] = OrderedDict()
+        self._layouts = _Layouts()
 
     def opened(self, packet: bytes) -> bytes:
         """Return the plain packet of a stored one that `is_sealed`. Raises SealBroken."""
@@ -128,7 +168,7 @@ class BodyOpener:
         magic, generation, salt, nonce = _ORIGIN.unpack_from(packet, size)
         if magic != _MAGIC:
             raise SealBroken("not a seal of this version: it is damaged or from a newer build")
-        begin, end = _span(packet, size)
+        begin, end = self._layouts.checked(packet, size)
         before, after, origin = packet[:begin], packet[end:size], packet[size:-TAG_BYTES]
         cipher = packet[begin:end] + packet[-TAG_BYTES:]
         try:

@@ -110,7 +110,7 @@ def in_clear(packet: bytes, body: bytes) -> bytes:
     """
     head = peek_head(packet, 0)
     security, at = security_header_offset(packet, 0, head), properties_offset(packet, 0, head)
-    start, end = body_span(packet, 0, head)
+    start, end = body_span(packet, at)
     before, after = aligned(end - at), aligned(start + len(body) - at)
     padding = bytes(at + after - start - len(body))
     clear = bytearray(b"".join((packet[:start], body, padding, packet[at + before :])))

@@ -227,9 +227,8 @@ def peek_privacy_level(buffer: Buffer, offset: int, head: Head) -> int:
     return int(level)
 
 
-def body_span(buffer: Buffer, offset: int, head: Head) -> tuple[int, int]:
-    """Return where MessageBody of a checked packet begins and ends, as above."""
-    at = properties_offset(buffer, offset, head)
+def body_span(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Return where MessageBody begins and ends, given where its MessagePropertiesHeader begins."""
     label_chars, size, extension_size = PROPERTIES_SIZES.unpack_from(buffer, at)
     start = at + MESSAGE_PROPERTIES_MIN_BYTES + label_chars * WCHAR_SIZE_BYTES + extension_size
     return start, start + size

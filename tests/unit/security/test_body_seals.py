@@ -19,7 +19,7 @@ from qm.security.body_seals import (
 )
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.packets.user_message import parse_user_message
-from tests.unit.model.world import packet
+from tests.unit.model.world import direct, packet
 
 SEALING_KEY = bytes(range(32))
 SECRET = b"nobody but the receiver reads this"
@@ -111,6 +111,7 @@ def test_another_sealing_key_opens_nothing_and_older_generations_open() -> None:
 
 def test_a_salt_is_renewed_before_nonces_may_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_seals, "SEALS_PER_SALT_MAX", 2)
+    monkeypatch.setattr(body_seals, "NONCES_DRAWN", 2)
     asked: list[int] = []
 
     def random(size: int) -> bytes:
@@ -119,7 +120,7 @@ def test_a_salt_is_renewed_before_nonces_may_meet(monkeypatch: pytest.MonkeyPatc
 
     one = BodySealer(key_of(1), 1, random)
     stored = [one.sealed(message()) for _ in range(3)]
-    assert asked == [SALT_BYTES, NONCE_BYTES, NONCE_BYTES, SALT_BYTES, NONCE_BYTES]
+    assert asked == [SALT_BYTES, 2 * NONCE_BYTES, SALT_BYTES, 2 * NONCE_BYTES]
     assert {BodyOpener(key_of).opened(each) for each in stored} == {message()}
 
 
@@ -147,6 +148,26 @@ def test_a_run_is_sealed_packet_by_packet() -> None:
     assert len(block) == bounds[-1]
     opener = BodyOpener(key_of)
     assert [opener.opened(block[begin:end]) for begin, end in pairwise(bounds)] == plain
+
+
+def test_packets_of_every_layout_follow_each_other() -> None:
+    """What is remembered of one is not taken for another."""
+    one, opener = sealer(), BodyOpener(key_of)
+    security = SecurityHeader(signature=b"s" * 64)
+    plain = [
+        packet(1, body=SECRET),
+        packet(2, body=SECRET, to="a longer name"),
+        packet(3, body=SECRET, sequence=(1, 1, 0)),
+        packet(4, body=SECRET, sequence=(1, 2, 1), connector_type=bytes(range(16))),
+        packet(5, body=SECRET, security=security),
+        packet(6, body=SECRET, sequence=(1, 3, 2), security=security),
+        packet(7, body=SECRET, response_queue=direct("answers")),
+        packet(8, body=SECRET, properties={"label": "label", "extension_data": b"more"}),
+    ]
+    for order in (plain, plain[::-1], [each for each in plain for _ in range(2)]):
+        stored = [one.sealed(each) for each in order]
+        assert [SECRET in each for each in stored] == [False] * len(order)
+        assert [opener.opened(each) for each in stored] == order
 
 
 def test_this_build_knows_sealed_bodies() -> None:
