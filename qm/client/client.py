@@ -14,7 +14,7 @@ import msgspec
 
 from qm.client import names
 from qm.client.calls import Calls, Tls
-from qm.client.errors import ClientError, MqError
+from qm.client.errors import ClientError, MqError, NotOpen
 from qm.client.memory import Memory
 from qm.client.message import Message, Sent
 from qm.client.queue import Queue
@@ -94,12 +94,15 @@ class Client:
 
     @property
     def main(self) -> Session:
-        """The session used for sends."""
-        return self._sessions[self.client_id]
+        """The session used for sends. Raises NotOpen."""
+        session = self._sessions.get(self.client_id)
+        if session is None:
+            raise NotOpen("the client is not open: use `async with`, or call `open` first")
+        return session
 
     @property
     def is_open(self) -> bool:
-        """Whether its session goes on; one whose lease has ended is of no use any more."""
+        """Whether it was opened and not closed since."""
         return self.client_id in self._sessions
 
     @property
@@ -290,9 +293,19 @@ class Client:
                 try:
                     await session.renew()
                 except ClientError as error:
-                    # The next call on a session that has ended fails and says so.
                     if getattr(error, "code", None) == ErrorCode.MQ_ERROR_STALE_HANDLE:
-                        self._sessions.pop(client_id, None)
+                        await self._ended(client_id, session)
+
+    async def _ended(self, client_id: str, session: Session) -> None:
+        """A lease ended while no node was reached, or an operator closed the session."""
+        if client_id == self.client_id:
+            with contextlib.suppress(ClientError):  # the next round tries it again
+                await session.resume()
+            return
+        # The next call on it fails and says so; a new transaction gets another one.
+        self._sessions.pop(client_id, None)
+        if session in self._idle:
+            self._idle.remove(session)
 
 
 def _finish_all(session: Session) -> None:

@@ -1,16 +1,18 @@
 """The errors that a call can raise."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import grpc
+import msgspec
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from qm.wire.codes import ErrorCode, error_code_text
 
 _DOMAIN = "msmq"
-_OWN_DOMAIN, _FENCED = "quorate", "CLIENT_FENCED"
+_OWN_DOMAIN, _FENCED, _QUOTA = "quorate", "CLIENT_FENCED", "QUOTA_REACHED"
 _Code = grpc.StatusCode
 _ADVICE: Final[dict[int, str]] = {
     ErrorCode.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages only in"
@@ -27,18 +29,82 @@ class ClientError(Exception):
     """Base class of this package's errors."""
 
 
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What a refusal is about; "" where neither the node nor the client can say."""
+
+    queue: str = ""
+    """As it was named: a format name or a path name."""
+    right: str = ""
+    """The right that was asked for, as [MS-MQMQ] 2.2.23 and 2.2.24 name it, without MQSEC_."""
+    principal: str = ""
+    """Whom the caller's certificate identifies."""
+    quota: str = ""
+    """`queue`, `computer`, or a limit of the caller's own, such as `sessions` or `streams`."""
+
+
+NOTHING: Final = Subject()
+
+
 class MqError(ClientError):
     """The queue manager refused, with an HRESULT of [MS-MQMQ] 2.4."""
 
-    def __init__(self, code: int, text: str = "") -> None:
+    def __init__(self, code: int, text: str = "", about: Subject = NOTHING) -> None:
         super().__init__(text or error_code_text(code))
         self.code = code
         """An `ErrorCode` if the table has it, otherwise the bare number."""
+        self.about = about
+        """What it is about, as far as is known."""
 
     @property
     def name(self) -> str:
         """The code as the table prints it, such as MQ_ERROR_QUEUE_NOT_FOUND."""
         return error_code_text(self.code)
+
+
+class AccessDenied(MqError):
+    """The access list of `queue` does not give `principal` the `right`."""
+
+    @property
+    def principal(self) -> str:
+        """Whom the caller's certificate identifies."""
+        return self.about.principal
+
+    @property
+    def right(self) -> str:
+        """Such as WRITE_MESSAGE; `qm acl explain` says which entry decides."""
+        return self.about.right
+
+    @property
+    def queue(self) -> str:
+        """As the call named it; "" for a right to the queue manager."""
+        return self.about.queue
+
+
+class QueueNotFound(MqError):
+    """There is no such queue, or no longer."""
+
+    @property
+    def queue(self) -> str:
+        """As the call named it."""
+        return self.about.queue
+
+
+class QuotaExceeded(MqError):
+    """A quota or a limit has no room: receive messages, end what is open, or have it raised."""
+
+    @property
+    def which(self) -> str:
+        """`queue`, `computer`, a limit of the caller's own such as `sessions`, or ""."""
+        return self.about.quota
+
+    @property
+    def queue(self) -> str:
+        """As the call named it."""
+        return self.about.queue
+
+
+class NotOpen(ClientError):
+    """The client is not open, or no longer."""
 
 
 class ClientFenced(ClientError):
@@ -76,10 +142,20 @@ class CallFailed(ClientError):
         """Name of the gRPC status."""
 
 
-def check_status(code: int) -> None:
+def check_status(code: int, about: Subject = NOTHING) -> None:
     """Raise MqError for a status that is a failure."""
     if code & 0x8000_0000:
-        raise MqError(ErrorCode(code) if code in _KNOWN else code, status_text(code))
+        raise mq_error(code, about=about)
+
+
+def mq_error(code: int, text: str = "", about: Subject = NOTHING) -> MqError:
+    """Return the error of an HRESULT, of the class that says most."""
+    kind = KIND_OF_CODE.get(code, MqError)
+    known = ErrorCode(code) if code in _KNOWN else code
+    names = _TOLD.get(code, ("queue",))
+    told = ", ".join(f"{name} {value}" for name in names if (value := getattr(about, name)))
+    said = text or status_text(code)
+    return kind(known, f"{said} ({told})" if told else said, about)
 
 
 def status_text(code: int) -> str:
@@ -96,7 +172,11 @@ def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:
         if detail.Is(info.DESCRIPTOR) and detail.Unpack(info) and info.domain == _DOMAIN:
             hresult = int(info.metadata["code"], 16)
             is_transient = hresult == ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
-            return None if is_transient else MqError(hresult, text)
+            about = _subject(info.metadata)
+            return None if is_transient else mq_error(hresult, text, about)
+        if info.domain == _OWN_DOMAIN and info.reason == _QUOTA:
+            code_ = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+            return QuotaExceeded(code_, text, _subject(info.metadata))
         if info.domain == _OWN_DOMAIN and info.reason == _FENCED:
             return ClientFenced(text)
         if detail.Is(bad.DESCRIPTOR) and detail.Unpack(bad) and bad.field_violations:
@@ -112,6 +192,11 @@ def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:
     return CallFailed(code.name, text)
 
 
+def _subject(metadata: Mapping[str, str]) -> Subject:
+    """Return what a node told; one of an older build tells less."""
+    return Subject(**{name: metadata.get(name, "") for name in Subject.__struct_fields__})
+
+
 def _details(failure: grpc.aio.AioRpcError) -> Iterable:  # type: ignore[type-arg]
     try:
         # It is not a Call, but has the attributes that are read.
@@ -122,6 +207,21 @@ def _details(failure: grpc.aio.AioRpcError) -> Iterable:  # type: ignore[type-ar
     return status.details if status is not None else ()
 
 
+KIND_OF_CODE: Final[Mapping[int, type[MqError]]] = MappingProxyType(
+    {
+        ErrorCode.MQ_ERROR_ACCESS_DENIED: AccessDenied,
+        ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND: QueueNotFound,
+        ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE: QueueNotFound,
+        ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES: QuotaExceeded,
+    }
+)
+_TOLD: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType(
+    {
+        ErrorCode.MQ_ERROR_ACCESS_DENIED: ("principal", "right", "queue"),
+        ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES: ("quota", "queue"),
+    }
+)
+"""What belongs into a text besides the queue."""
 _KNOWN = frozenset(ErrorCode)
 _BROKEN_OFF = "Internal error from Core"
 """Details that grpc.aio gives when a stream's peer vanished during a write."""

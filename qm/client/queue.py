@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
-from qm.client.errors import check_status
+from qm.client.errors import Subject, check_status
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.reading import (
@@ -20,6 +20,8 @@ from qm.client.reading import (
 from qm.client.session import Session
 from qm.client.stream import Stream
 from qm.pb import data_pb2
+
+_READING: Final = "RECEIVE_MESSAGE"
 
 
 class RunningTransaction(Protocol):
@@ -92,13 +94,13 @@ class Queue:
         It waits for the first one only.
         """
         messages, status = await self.reader.read(selection, count, timeout_s)
-        _check(messages, status)
+        self._check(messages, status)
         return messages
 
     async def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
         """Read and lock the next message until `accept`, `give_back` or `reject`."""
         messages, status = await self.reader.read(FIRST, 1, timeout_s, is_two_phase=True)
-        _check(messages, status)
+        self._check(messages, status)
         return messages[0] if messages else None
 
     async def accept(self, message: ReceivedMessage) -> None:
@@ -171,7 +173,7 @@ class Queue:
             return messages_of(reply.messages), reply.status
 
         messages, status = await wait_in_slices(timeout_s, ask)
-        _check(messages, status)
+        self._check(messages, status)
         return messages
 
     async def browse(self, page: int = 100) -> AsyncIterator[ReceivedMessage]:
@@ -226,7 +228,7 @@ class Queue:
             ),
         )
 
-
-def _check(messages: Sequence[ReceivedMessage], status: int) -> None:
-    if not messages and status not in NOTHING_THERE:
-        check_status(status)
+    def _check(self, messages: Sequence[ReceivedMessage], status: int) -> None:
+        if not messages and status not in NOTHING_THERE:
+            principal = self.session.principal
+            check_status(status, Subject(queue=self.name, right=_READING, principal=principal))

@@ -3,7 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from qm.client.errors import ClientError, MqError, Unavailable, status_text
+from qm.client.errors import (
+    AccessDenied,
+    ClientError,
+    MqError,
+    QueueNotFound,
+    QuotaExceeded,
+    Subject,
+    Unavailable,
+    mq_error,
+)
 from qm.client.message import Message, Sent
 from qm.client.session import Session
 from qm.pb import data_pb2
@@ -13,15 +22,45 @@ BATCH_MESSAGES_MAX: Final = 512
 BATCH_MAX_BYTES: Final = 4 << 20
 """Bodies of one request, counted once per target; a single message alone may exceed it."""
 _UTF16_BYTES: Final = 2
+_WRITING: Final = "WRITE_MESSAGE"
 
 
 class SendRefused(MqError):
-    """One message of a run was refused, and those after it were not processed."""
+    """One message of a run was refused, and those after it were not processed.
 
-    def __init__(self, code: int, sent: list[Sent], text: str = "") -> None:
-        super().__init__(code, text or status_text(code))
-        self.sent = sent
-        """Results of the messages before it."""
+    It is an AccessDenied, QueueNotFound or QuotaExceeded as well where its code says so.
+    """
+
+    sent: list[Sent]
+    """Results of the messages before it."""
+
+
+class _SendDenied(SendRefused, AccessDenied):
+    pass
+
+
+class _NoQueueToSendTo(SendRefused, QueueNotFound):
+    pass
+
+
+class _NoRoomToSend(SendRefused, QuotaExceeded):
+    pass
+
+
+_REFUSALS: Final[tuple[tuple[type[MqError], type[SendRefused]], ...]] = (
+    (AccessDenied, _SendDenied),
+    (QueueNotFound, _NoQueueToSendTo),
+    (QuotaExceeded, _NoRoomToSend),
+)
+
+
+def send_refused(code: int, sent: Sequence[Sent], about: Subject) -> SendRefused:
+    """Return the error of a message that was refused after those that were `sent`."""
+    plain = mq_error(code, about=about)
+    kinds = [mine for kind, mine in _REFUSALS if isinstance(plain, kind)]
+    refused = (kinds[0] if kinds else SendRefused)(plain.code, str(plain), about)
+    refused.sent = list(sent)
+    return refused
 
 
 async def send(
@@ -92,9 +131,15 @@ async def ask(
             # Otherwise the next process of this client repeats it and needs the result.
             session.numbers.finish(first, count)
     sent: list[Sent] = []
-    for result in reply.results:
+    for message, result in zip(request.messages, reply.results, strict=False):
         if result.status != MQ_OK:
-            raise SendRefused(result.status, [*before, *sent])
+            about = Subject(
+                queue=message.targets[min(len(result.places), len(message.targets) - 1)],
+                right=_WRITING,
+                principal=session.principal,
+                quota=result.quota,
+            )
+            raise send_refused(result.status, [*before, *sent], about)
         places = tuple((place.queue_id, place.lookup_identifier) for place in result.places)
         sent.append(Sent(result.message_id, places))
     return sent

@@ -72,6 +72,8 @@ class Session:
         self.numbers = Numbers(0, 0)
         self.computer_name = ""
         self.queue_manager = b""
+        self.principal = ""
+        """Whom this client's certificate identifies; "" if the node is too old to say."""
         self.unread: list[tuple[int, int]] = []
         """Runs (first, count) of numbers that may have messages which the application has not seen:
         from before this process, or from a stream that was left."""
@@ -89,6 +91,7 @@ class Session:
             self.unread = [(reply.confirmed_upto + 1, used - reply.confirmed_upto)]
         self.computer_name = reply.computer_name
         self.queue_manager = reply.queue_manager
+        self.principal = reply.principal
         self._opened = {(o.queue, o.access, o.share_mode): o for o in remembered}
         self._resumed = set(self._opened)
 

@@ -6,7 +6,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol
 
-from qm.client.errors import ClientError, MqError, Unavailable, check_status
+from qm.client.errors import ClientError, MqError, Subject, Unavailable, check_status
 from qm.client.memory import Opened
 from qm.client.message import Message, ReceivedMessage, Sent
 from qm.client.queue import Queue
@@ -150,7 +150,7 @@ class Transaction:
 
         messages, status = await wait_in_slices(timeout_s, ask)
         if not messages and status not in NOTHING_THERE:
-            check_status(status)
+            check_status(status, Subject(queue=opened.queue, principal=session.principal))
         return messages
 
     async def commit(self) -> None:

@@ -250,6 +250,7 @@ class OpenSessionReply(_message.Message):
     COMPUTER_NAME_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
     SESSION_EPOCH_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The cluster's; it rises with every change of leader."""
     confirmed_upto: _builtins.int
@@ -263,6 +264,8 @@ class OpenSessionReply(_message.Message):
     """Rises whenever another opener takes the session over. Calls say it in the metadata
     `quorate-session-epoch`; without it they are not fenced. 0: this cluster does not tell yet.
     """
+    principal: _builtins.str
+    """Whom the certificate identifies."""
     def __init__(
         self,
         *,
@@ -274,10 +277,11 @@ class OpenSessionReply(_message.Message):
         computer_name: _builtins.str = ...,
         lease_ms: _builtins.int = ...,
         session_epoch: _builtins.int = ...,
+        principal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["computer_name", b"computer_name", "confirmed_upto", b"confirmed_upto", "epoch", b"epoch", "highest_number", b"highest_number", "lease_ms", b"lease_ms", "node", b"node", "queue_manager", b"queue_manager", "session_epoch", b"session_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["computer_name", b"computer_name", "confirmed_upto", b"confirmed_upto", "epoch", b"epoch", "highest_number", b"highest_number", "lease_ms", b"lease_ms", "node", b"node", "principal", b"principal", "queue_manager", b"queue_manager", "session_epoch", b"session_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -828,9 +832,14 @@ class SendResult(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
     status: _builtins.int
     """MQ_OK (0) or an MQ_ERROR code: the first target that failed; earlier targets have theirs."""
     message_id: _builtins.bytes
+    quota: _builtins.str
+    """With MQ_ERROR_INSUFFICIENT_RESOURCES the quota that has no room: `queue` or `computer`; "" if
+    it was another limit.
+    """
     @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___Place]: ...
     def __init__(
@@ -839,10 +848,11 @@ class SendResult(_message.Message):
         status: _builtins.int = ...,
         message_id: _builtins.bytes = ...,
         places: _abc.Iterable[Global___Place] | None = ...,
+        quota: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "places", b"places", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "places", b"places", "quota", b"quota", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

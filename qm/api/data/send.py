@@ -1,5 +1,6 @@
 """Send: a call's messages as numbered commands, all in one proposal."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,12 +16,14 @@ from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster
 from qm.cluster.examining import Examined, Examining
 from qm.model.clients.transactions import TRANSACTION_ID_BYTES
-from qm.model.queries import find_by_format_name
-from qm.model.values.commands import Facts, Request, Send
+from qm.model.queries import find_by_format_name, queue_statistics
+from qm.model.values.commands import Facts, Request, Send, Target
 from qm.model.values.effects import Outcome
 from qm.model.values.limits import VERSION_OF_SIGNED_SENDS
+from qm.model.values.records import quota_bytes
 from qm.pb import data_pb2
 from qm.security.body_encryption import is_by_connector
+from qm.wire.codes import ErrorCode
 from qm.wire.packets.peek import has_security, peek_head
 from qm.wire.packets.user_message import parse_user_message
 
@@ -53,7 +56,7 @@ class Sending:
         if any(map(_brings_security, request.messages)):
             commands = [await self._examined(command, who) for command in commands]
         outcomes = await self._proposer.repeat(*commands)
-        return data_pb2.SendReply(results=[self._result(outcome) for outcome in outcomes])
+        return data_pb2.SendReply(results=list(map(self._result, commands, outcomes)))
 
     async def compose(
         self, request: data_pb2.ComposeRequest, who: Principal
@@ -145,7 +148,7 @@ class Sending:
             ),
         )
 
-    def _result(self, outcome: Outcome) -> data_pb2.SendResult:
+    def _result(self, command: Send, outcome: Outcome) -> data_pb2.SendResult:
         ordinal, places = sent(outcome)
         result = data_pb2.SendResult(status=outcome.status)
         manager = self._cluster.view.ledger.manager
@@ -153,7 +156,24 @@ class Sending:
             result.message_id = message_id(manager.identifier, ordinal)
         for queue_id, key in places:
             result.places.add(queue_id=queue_id, lookup_identifier=key)
+        if outcome.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
+            result.quota = self._quota(command.targets[len(places) :])
         return result
+
+    def _quota(self, targets: Sequence[Target]) -> str:
+        """Return the quota that has no room for the first of these, "" if both have."""
+        view = self._cluster.view
+        manager, queue_id = view.ledger.manager, 0
+        if not targets or manager is None:
+            return ""
+        size = targets[0].packet_bytes
+        if size > quota_bytes(manager.queue_manager_quota) - view.counters().total_bytes:
+            return "computer"
+        queue_id = find_by_format_name(view, targets[0].format_name).queue_id
+        found = queue_statistics(view, queue_id) if queue_id > 0 else None
+        if found is None or found.quota_bytes is None:
+            return ""
+        return "queue" if size > found.quota_bytes - found.quota_used_bytes else ""
 
 
 def _brings_security(message: data_pb2.OutgoingMessage) -> bool:

@@ -93,6 +93,7 @@ class Sessions:
             computer_name=manager.computer_name,
             lease_ms=lease_ms,
             session_epoch=session_epoch[0] if session_epoch else 0,
+            principal=who.name,
         )
 
     async def renew(self, client_id: str, lease_ms: int, who: Principal) -> None:

@@ -27,6 +27,7 @@ from qm.api.gate.errors import (
     ApiError,
     Damaged,
     InvalidArgument,
+    MsmqError,
     NotAuthenticated,
     NotPermitted,
     QuotaReached,
@@ -36,6 +37,7 @@ from qm.api.gate.errors import (
 from qm.api.gate.events import EventLog
 from qm.api.gate.identity import LOOPBACK, Principal, Role, Unauthenticated, authenticate
 from qm.api.gate.receiving import NoRequest, Receiving, end_call
+from qm.api.gate.refusals import subject
 from qm.api.gate.roles import Rule, rule_of
 from qm.api.gate.turns import Turns
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
@@ -252,7 +254,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     await _abort(context, NotAuthenticated(_REVOKED).status())
                 raise
             except Exception as error:
-                status = self._status(method, error)
+                status = self._status(method, request, error)
                 self._record(method, rule, request, outcome, status)
                 await _abort(context, status)
             outcome[0] = _OK
@@ -279,7 +281,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 self._record(method, rule, request, outcome, None)
                 raise
             except Exception as error:
-                status = self._status(method, error)
+                status = self._status(method, request, error)
                 self._record(method, rule, request, outcome, status)
                 raise CallRefused(status) from error
             outcome[0] = _OK
@@ -390,7 +392,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         _demand_role(method, rule, principal)
         return principal
 
-    def _status(self, method: str, error: Exception) -> status_pb2.Status:
+    def _status(self, method: str, request: Any, error: Exception) -> status_pb2.Status:
         """Return what a caller is told; log internal faults."""
         if isinstance(error, Unavailable):
             error = TryAgain(str(error) or "no leader: try again")
@@ -408,6 +410,9 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             self._log.warning(f"quota_{error.quota}", str(error), method=method)
         elif isinstance(error, NotAuthenticated | NotPermitted):
             self._log.warning(error.code.name.lower(), str(error), method=method)
+        if isinstance(error, MsmqError):
+            who = _CALLER.get(None)
+            error.about = subject(method, request, who.name if who is not None else "")
         if isinstance(error, ApiError):
             return error.status()
         self._log.error("failed", f"{method} failed", error, method=method)

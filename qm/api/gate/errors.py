@@ -1,7 +1,7 @@
 """Errors, as exceptions here and as rich gRPC statuses on the wire.
 
 MSMQ's own errors keep their HRESULT: `google.rpc.ErrorInfo` has the code's name as reason, domain
-"msmq", and the code in hexadecimal under `code`. An invalid argument carries
+"msmq", and the code in hexadecimal under `code`, with what it is about. An invalid argument carries
 `google.rpc.BadRequest` with the field. Every text says what to do unless that is obvious.
 """
 
@@ -19,6 +19,7 @@ ERROR_DOMAIN: Final = "msmq"
 OWN_DOMAIN: Final = "quorate"
 """Domain of reasons for which MSMQ has no code."""
 FENCED_REASON: Final = "CLIENT_FENCED"
+QUOTA_REASON: Final = "QUOTA_REACHED"
 _FENCED_ADVICE: Final = "replicas of one program need client ids of their own"
 
 _Code: Final = grpc.StatusCode
@@ -48,6 +49,8 @@ class MsmqError(ApiError):
         advice = text or _ADVICE.get(hresult, "")
         super().__init__(f"{name}: {advice}" if advice else name)
         self.hresult = hresult
+        self.about: dict[str, str] = {}
+        """What the gate knows of the call: `qm.api.gate.refusals`."""
         self.code = _CODES.get(hresult, _Code.FAILED_PRECONDITION)
 
     @override
@@ -57,7 +60,7 @@ class MsmqError(ApiError):
             error_details_pb2.ErrorInfo(
                 reason=error_code_text(self.hresult),
                 domain=ERROR_DOMAIN,
-                metadata={"code": f"0x{self.hresult:08X}"},
+                metadata={"code": f"0x{self.hresult:08X}", **self.about},
             ),
         )
 
@@ -149,6 +152,14 @@ class QuotaReached(LimitReached):
         """`quota`: value of the metric `quorate_quota_refused_total`."""
         super().__init__(text)
         self.quota = quota
+
+    @override
+    def _add_details(self, status: status_pb2.Status) -> None:
+        told = {"quota": self.quota}
+        _pack(
+            status,
+            error_details_pb2.ErrorInfo(reason=QUOTA_REASON, domain=OWN_DOMAIN, metadata=told),
+        )
 
 
 class Damaged(ApiError):

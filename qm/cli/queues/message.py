@@ -121,6 +121,7 @@ def send(
         for name in ("response_queue", "administration_queue"):
             if getattr(one, name):
                 setattr(one, name, client.format_name(getattr(one, name)))
+        from qm.client.errors import MqError
         from qm.client.sending import SendRefused
 
         sent: list[Any] = []
@@ -133,7 +134,7 @@ def send(
             except SendRefused as error:
                 if count > 1:
                     said = await _how_far(client.wire, queue, error, count)
-                    raise SendRefused(error.code, error.sent, said) from error
+                    raise MqError(error.code, said) from error
                 raise
         return sent
 
