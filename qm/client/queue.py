@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from qm.client.errors import Subject, check_status
+from qm.client.handling import CONCURRENCY, GRACE_S, PREFETCH, Messages, Runner, Work
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.reading import (
@@ -141,6 +142,24 @@ class Queue:
             yield stream
         finally:
             await stream.close()
+
+    def messages(self, prefetch: int = PREFETCH) -> Messages:
+        """Return messages that are lent to the block that handles them:
+
+            async with queue.messages() as messages:
+                async for message in messages:
+                    ...
+
+        Each is accepted when the next one is asked for, and returned when an exception leaves the
+        block. At most `prefetch` are lent at a time.
+        """
+        return Messages(self, prefetch)
+
+    def runner(
+        self, work: Work, *, concurrency: int = CONCURRENCY, grace_s: float = GRACE_S
+    ) -> Runner:
+        """Return what handles messages with `work`, several at a time (`qm.client.handling`)."""
+        return Runner(self, work, concurrency=concurrency, grace_s=grace_s)
 
     # Peeking -------------------------------------------------------------------------------
 

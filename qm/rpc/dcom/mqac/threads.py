@@ -85,6 +85,10 @@ class LoopRunner(Runner):
                 current.waits_for(None)
 
     @override
+    def soon(self, work: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(work)
+
+    @override
     def close(self) -> None:
         """The loop goes on."""
 
