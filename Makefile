@@ -51,7 +51,7 @@ setup: $(DEV)  ## create the virtual environment with everything the tests need
 demo: $(RUNTIME)  ## run three nodes, send real MSMQ packets, kill the leader, print a verdict; in two minutes
 	@$(BIN)/python -m qm demo
 
-test: setup lint type proto-check conformance unit  ## run everything CI checks (under 15 minutes on 2 cores)
+test: setup lint type proto-check conformance unit  ## run everything CI checks (under 20 minutes on 2 cores)
 
 fmt: setup  ## format the code
 	$(BIN)/ruff format .
@@ -76,11 +76,12 @@ proto: setup  ## generate the protobuf and gRPC code from proto/
 proto-check: setup  ## fail if generated code is not current
 	$(BIN)/python -m tests.proto_check
 
-# In two processes what needs one core; real clusters need both.
-QUICK := tests/baseline tests/conformance tests/decoder tests/sim tests/unit
+# In two processes what needs one core; clusters of processes need both.
+PROCESSES := $(addprefix tests/cluster/test_,demo.py drill.py objects.py processes.py remote_readers.py)
+SLOW := tests/chart tests/console tests/drills tests/spark
 unit: setup  ## run all tests but the slow suites
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(QUICK)
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(QUICK) tests/chart tests/console tests/drills tests/spark)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests $(addprefix --ignore=,$(SLOW) $(PROCESSES))
+	$(BIN)/python -m pytest -q $(PROCESSES)
 
 # Needs other versions of the product's dependencies, so it gets its own environment.
 CHECKOV := build/checkov/.installed

@@ -34,6 +34,7 @@ _COPY: Final = "copy"
 _FILLER: Final = "filler"
 _LIBRARIES: Final = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 _MOUNT_TIMEOUT_S: Final = 60
+_BLOCK_BYTES: Final = 4_096
 
 
 class Tampering:
@@ -176,9 +177,17 @@ class Tampering:
     def fill_disk(self, node: str) -> None:
         """Fill the small disk of a node completely."""
         path = self._data(node) / _FILLER
-        free = shutil.disk_usage(path.parent).free
+        size, step = 0, shutil.disk_usage(path.parent).free
         with path.open("wb") as filler:
-            os.posix_fallocate(filler.fileno(), 0, free)
+            while step >= _BLOCK_BYTES:
+                try:
+                    os.posix_fallocate(filler.fileno(), size, step)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    step //= 2  # the node took some of it meanwhile
+                else:
+                    size += step
 
     def relieve(self) -> None:
         """End every fault that can end without a restart."""
