@@ -34,6 +34,7 @@ from prometheus_client import CollectorRegistry
 
 from qm.cluster.cluster import ClusterListener, Leadership
 from qm.cluster.relay import RelayEvents, RelayHub, SessionFacts
+from qm.cluster.sealing import NO_SEALING, Sealing
 from qm.edge import Edge, EdgeSettings
 from qm.model.queries import View
 from qm.model.state.ledger import META_QUEUE_MANAGER
@@ -243,6 +244,7 @@ async def throughput(
     count: int = MESSAGES_PER_SESSION,
     directory: Directory = EMPTY_DIRECTORY,
     keys: OwnKeys = NO_KEYS,
+    sealing: Sealing = NO_SEALING,
 ) -> dict[str, float]:
     """Measure until the peers have sent everything; `packets`: those of one window."""
     context = multiprocessing.get_context("spawn")
@@ -250,7 +252,7 @@ async def throughput(
     peers = context.Process(target=peers_main, args=(start, packets, count))
     peers.start()
     cluster = Instant()
-    edge = await started(cluster, directory, keys)
+    edge = await started(cluster, directory, keys, sealing)
     loop = asyncio.get_running_loop()
     start.set()
     total = SESSIONS * count
@@ -271,12 +273,15 @@ async def throughput(
 
 
 async def started(
-    cluster: Instant, directory: Directory = EMPTY_DIRECTORY, keys: OwnKeys = NO_KEYS
+    cluster: Instant,
+    directory: Directory = EMPTY_DIRECTORY,
+    keys: OwnKeys = NO_KEYS,
+    sealing: Sealing = NO_SEALING,
 ) -> Edge:
     session = SessionConfig(window_size=WINDOW)
     settings = EdgeSettings(addresses=(ADDRESS,), port=PORT, answer_pings=False, session=session)
     metrics = Metrics(CollectorRegistry())
-    edge = Edge(cluster, settings, metrics, directory=directory, keys=keys)
+    edge = Edge(cluster, settings, metrics, directory=directory, keys=keys, sealing=sealing)
     await edge.start()
     while not edge.is_ready:
         await asyncio.sleep(0.001)

@@ -7,18 +7,23 @@ verify_per_s            messages examined whose signature is verified (RSA-1024,
 decrypt_per_s           messages examined whose body is decrypted (AES-256, RC4)
 unwrap_per_s            session keys opened with the queue manager's private key (RSA-2048)
 sign_per_s              signatures made (RSA-1024, RSA-2048)
+seal_per_s, open_per_s  bodies sealed for the disk, and opened again
 plain, mixed, signed, encrypted
                         the edge of `tests.bench.edge` with such messages; `mixed` has 10 % signed
                         and 10 % encrypted ones; `loss` is what it loses against plain ones
+stored_encrypted        the same with plain messages of which every body is sealed;
+                        `share_of_seals` is the part of its time that this takes
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import uvloop
 from msgspec.structs import replace
@@ -26,6 +31,8 @@ from msgspec.structs import replace
 from qm.edge.security.examination import examine
 from qm.edge.security.examiner import Examiner
 from qm.model.values.commands import Facts
+from qm.model.values.elements import SealedBodies
+from qm.security.body_seals import BodyOpener, BodySealer
 from qm.security.signature_input import SignatureVersion
 from qm.security.signatures import sign
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
@@ -97,6 +104,28 @@ def alone(message: UserMessage, people: Table, keys: Keys) -> dict[str, int]:
     return found
 
 
+class Sealed:
+    """Has every body sealed."""
+
+    which: Final = SealedBodies.ALL
+
+    def __init__(self) -> None:
+        self._sealer = BodySealer(bytes(32), 1, os.urandom)
+
+    def sealer(self) -> BodySealer:
+        return self._sealer
+
+
+def sealing(raw: bytes) -> dict[str, int]:
+    """Measure what is done to one body at rest."""
+    sealer, opener = Sealed().sealer(), BodyOpener(lambda _: bytes(32))
+    stored = sealer.sealed(raw)
+    return {
+        "seal_per_s": per_second(lambda: sealer.sealed(raw), REPEATS),
+        "open_per_s": per_second(lambda: opener.opened(stored), REPEATS),
+    }
+
+
 def windows(message: UserMessage) -> dict[str, list[bytes]]:
     """Return the packets of one window by name."""
     plain = write_user_message(message)
@@ -120,6 +149,11 @@ def whole(message: UserMessage, people: Table, keys: Keys) -> dict[str, object]:
         rates[name] = measured["cpu_us_per_message"]
         found[f"{name}_messages_per_s"] = measured["messages_per_s"]
         found[f"{name}_cpu_us_per_message"] = measured["cpu_us_per_message"]
+    plain = windows(message)["plain"]
+    stored = uvloop.run(throughput(plain, MESSAGES_PER_SESSION, sealing=Sealed()))
+    found["stored_encrypted_messages_per_s"] = stored["messages_per_s"]
+    found["stored_encrypted_cpu_us_per_message"] = stored["cpu_us_per_message"]
+    found["share_of_seals"] = round(1 - rates["plain"] / stored["cpu_us_per_message"], 3)
     found["loss"] = round(1 - rates["plain"] / rates["mixed"], 3)
     found["share_of_signed"] = round(1 - rates["plain"] / rates["signed"], 3)
     return found
@@ -134,7 +168,7 @@ def main(arguments: Sequence[str]) -> int:
     people, keys = Table(), Keys(ENHANCED=OWN_KEY, ADVANCED=OWN_KEY)
     people.register(ALICE, certificate(), certificate(bits=1024))
     figures: dict[str, object] = dict(alone(message, people, keys))
-    figures |= whole(message, people, keys)
+    figures |= sealing(raw) | whole(message, people, keys)
     text = json.dumps(figures, indent=1)
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(text, encoding="utf-8")

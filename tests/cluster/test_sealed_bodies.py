@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from qm.api.gate.identity import Role
+from qm.cli.main import main
 from qm.client.calls import Tls
 from qm.client.client import Client
 from qm.client.message import Message
 from qm.model.state.tables import Table
 from qm.model.values.elements import SealedBodies
 from qm.model.values.rows import POSITION_KEY, unpack_position
-from qm.node.config.schema import API_PORT, NodeConfig
+from qm.node.config.schema import API_PORT, ArchiveSection, NodeConfig
 from qm.node.membership.body_seals import BodySeals
 from qm.pb import control_pb2 as pb
 from qm.security.body_seals import SEAL_BYTES
 from qm.wire.structures.queue_name import DirectQueueFormatName
+from tests.cluster.archives import all_exported
 from tests.cluster.harness import COMPUTER_NAME, Harness, HarnessNode, cluster, run, until
 from tests.cluster.messages import create_queue
 from tests.cluster.test_edge import connect
 from tests.unit.model.world import packet
 
 ORDERS = ".\\private$\\orders"
+DEAD_LETTERS = f"DIRECT=OS:{COMPUTER_NAME}\\SYSTEM$;DEADLETTER"
+UNREACHABLE = "DIRECT=TCP:127.255.255.1\\private$\\far"
 SECRET = b"the launch code is 0000"
+IN_CLEAR = b"everybody may read this"
 HOST = COMPUTER_NAME.lower()
 
 
-def storing(encrypt: str) -> object:
+def storing(encrypt: Any) -> Callable[[NodeConfig], NodeConfig]:
     def change(config: NodeConfig) -> NodeConfig:
         return replace(config, storage=replace(config.storage, encrypt_bodies=encrypt))
 
@@ -82,7 +92,7 @@ def peers_packet(number: int, **fields: object) -> bytes:
 
 def test_no_file_has_a_body_and_each_door_opens_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with cluster(3, folder=tmp_path, change=storing("all")) as nodes:  # type: ignore[arg-type]
+        async with cluster(3, folder=tmp_path, change=storing("all")) as nodes:
             leader = await nodes.leader()
             queue_id = await create_queue(leader, "orders", journaling=True)
             await in_force(nodes, SealedBodies.ALL)
@@ -144,10 +154,10 @@ def test_the_setting_and_the_keys_change_while_bodies_are_there(tmp_path: Path) 
             await create_queue(await nodes.leader(), "orders")
             await in_force(nodes, SealedBodies.NONE)
             async with client(nodes) as alice:
-                await alice.send(ORDERS, Message(body=b"plain"))
+                await alice.send(ORDERS, Message(body=IN_CLEAR))
             node = nodes["n1"]
             await node.stop()
-            node.config = storing("all")(node.config)  # type: ignore[operator]
+            node.config = storing("all")(node.config)
             await node.start()
             await nodes.leader()
             await in_force(nodes, SealedBodies.ALL)
@@ -163,15 +173,93 @@ def test_the_setting_and_the_keys_change_while_bodies_are_there(tmp_path: Path) 
                 )
                 await alice.send(ORDERS, Message(body=SECRET + b" again"))
             await node.stop()
+            assert files_with(tmp_path, IN_CLEAR)
             assert not files_with(tmp_path, SECRET)
-            node.config = storing("none")(node.config)  # type: ignore[operator]
+            node.config = storing("none")(node.config)
             await node.start()
             await nodes.leader()
             await in_force(nodes, SealedBodies.NONE)
             async with client(nodes) as alice:
                 await alice.send(ORDERS, Message(body=b"plain again"))
                 found = await bodies(alice)
-                assert found == [b"plain", SECRET, SECRET + b" again", b"plain again"]
+                assert found == [IN_CLEAR, SECRET, SECRET + b" again", b"plain again"]
                 assert seals(node).sealer().generation == before + 1
+
+    run(scenario())
+
+
+async def qm(nodes: Harness, *arguments: str) -> Any:
+    """Run `qm` as an admin while the nodes run; return its JSON output."""
+    files = nodes.certificate("admin")
+    environment = {
+        "QM_ENDPOINT": ",".join(f"{node.host}:{API_PORT}" for node in nodes.up),
+        "QM_TLS_AUTHORITY": str(files.authority),
+        "QM_TLS_CERTIFICATE": str(files.certificate),
+        "QM_TLS_KEY": str(files.key),
+    }
+    result = await asyncio.to_thread(
+        CliRunner().invoke, main, [*arguments, "-o", "json"], env=environment
+    )
+    assert result.exit_code == 0, (arguments, result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def columns_with(archive: Path, text: bytes) -> list[str]:
+    """Return the columns of an archive's files that contain bytes: the files are compressed."""
+    found = []
+    for file in sorted(archive.rglob("*.parquet")):
+        table = pq.read_table(file)
+        for name in table.column_names:
+            values = table[name].to_pylist()
+            if any(text in value for value in values if isinstance(value, bytes)):
+                found.append(f"{file.name} {name}")
+    return found
+
+
+def test_backup_and_archive_hold_no_body_and_what_leaves_is_opened(tmp_path: Path) -> None:
+    """Dead letters too; the receiver, another cluster, seals with a key of its own."""
+
+    async def scenario() -> None:
+        near_folder, far_folder, archive = (tmp_path / name for name in ("near", "far", "archive"))
+
+        def exporting(config: NodeConfig) -> NodeConfig:
+            section = ArchiveSection(url=str(archive), range_s=1, busy_wait_s=0)
+            return replace(storing("all")(config), archive=section)
+
+        async with (
+            cluster(1, folder=near_folder, change=exporting) as near,
+            cluster(1, folder=far_folder, change=storing("all")) as far,
+        ):
+            await create_queue(await near.leader(), "orders")
+            await create_queue(await far.leader(), "orders")
+            await in_force(near, SealedBodies.ALL)
+            await in_force(far, SealedBodies.ALL)
+            async with client(near) as sender, client(far, "bob") as receiver:
+                await sender.send(
+                    f"DIRECT=TCP:{far['n1'].host}\\private$\\orders",
+                    Message(body=SECRET + b" leaves"),
+                )
+                await sender.send(UNREACHABLE, Message(body=SECRET + b" waits", label="readable"))
+                orders = await receiver.open_queue(ORDERS)
+                found = await orders.peek(timeout_s=30)
+                assert found is not None
+                assert found.body == SECRET + b" leaves"
+                await sender.send(
+                    ORDERS,
+                    Message(body=SECRET + b" dies", time_to_be_received_s=1, dead_letter=True),
+                )
+                dead = await (await sender.open_queue(DEAD_LETTERS)).peek(timeout_s=30)
+                assert dead is not None
+                assert dead.body == SECRET + b" dies"
+            await qm(near, "backup", "create", str(tmp_path / "backup"))
+            assert (await qm(near, "backup", "verify", str(tmp_path / "backup")))["sound"]
+            await all_exported(near, archive)
+            for nodes in (near, far):
+                await nodes["n1"].stop()
+            label = "readable".encode("utf-16-le")
+            assert files_with(tmp_path / "backup", label)
+            assert columns_with(archive, label)
+            assert not files_with(tmp_path, SECRET)
+            assert not columns_with(archive, SECRET)
 
     run(scenario())
