@@ -73,6 +73,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ages: list[dict[str, Any]] = []
     """Per queue: p50_s, p99_s, max_s of received messages."""
     dead_letters: list[dict[str, Any]] = []
+    refusals: list[dict[str, Any]] = []
+    """Messages that were refused for good, by class of the refusal, most frequent first."""
     time_line: list[dict[str, Any]] = []
     replays: list[ReplaySaid] = []
 

@@ -1,10 +1,12 @@
 """Collects the summary from the tables of an audit; everything collected here is bounded."""
 
+from collections import Counter
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from qm.archive.reasons import reason_name
 from spark.archive.tables import Tables
 from spark.report.flow import ages_by_queue, flow_by_minute, flow_by_queue, rate_by_minute
 
@@ -43,7 +45,7 @@ def judged(findings: DataFrame) -> dict[str, Any]:
 
 
 def flows(tables: Tables, stays: DataFrame) -> dict[str, Any]:
-    """Return `flow`, `ages`, `dead_letters` and `time_line`."""
+    """Return `flow`, `ages`, `dead_letters`, `refusals` and `time_line`."""
     by_minute = flow_by_minute(tables).cache()
     busiest = rows_of(flow_by_queue(by_minute).orderBy(F.desc("messages")).limit(FLOW_ROWS_MAX))
     by_queue: dict[str, dict[str, Any]] = {}
@@ -51,12 +53,20 @@ def flows(tables: Tables, stays: DataFrame) -> dict[str, Any]:
         flow = by_queue.setdefault(row["queue"], {"queue": row["queue"]})
         flow[row["operation"]] = flow.get(row["operation"], 0) + row["messages"]
     dead = [row for row in busiest if row["operation"] == "dead_lettered"]
+    refused = Counter[int]()
+    for row in busiest:
+        if row["operation"] == "refused":
+            refused[row["reason"]] += row["messages"]
     return {
         "flow": list(by_queue.values())[:QUEUES_MAX],
         "ages": rows_of(ages_by_queue(stays).limit(QUEUES_MAX)),
         "dead_letters": [
             {name: row[name] for name in ("queue", "reason", "messages")}
             for row in dead[:QUEUES_MAX]
+        ],
+        "refusals": [
+            {"reason": reason, "class": reason_name(reason), "messages": messages}
+            for reason, messages in refused.most_common()
         ],
         "time_line": rows_of(
             rate_by_minute(by_minute).orderBy(F.desc("minute_ms")).limit(4 * MINUTES_MAX)

@@ -50,6 +50,26 @@ def test_an_audit_goes_on_where_the_last_one_ended(spark: SparkSession, tmp_path
     )
 
 
+def test_the_report_says_how_many_were_refused_by_which_class(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = clean()
+    for reason, count in ((0x8006, 3), (0x800C, 1), (0, 4)):
+        for _ in range(count):
+            archive.entry({**operation("refused"), "queue": "", "queue_id": 0, "reason": reason})
+    write_archive(tmp_path, archive, 0, archive.index)
+    summary = audit(spark, tmp_path)
+    assert summary.refusals == [
+        {"reason": 0, "class": "no class", "messages": 4},
+        {"reason": 0x8006, "class": "NACK_BAD_SIGNATURE", "messages": 3},
+        {"reason": 0x8004, "class": "NACK_ACCESS_DENIED", "messages": 2},
+        {"reason": 0x800C, "class": "0x800C", "messages": 1},
+    ]
+    found = last_audited(ArchiveStore(str(tmp_path)), CLUSTER)
+    assert found is not None
+    assert "NACK_BAD_SIGNATURE" in (tmp_path / found.folder / "report.html").read_text()
+
+
 def test_an_audit_goes_on_from_what_the_last_one_signed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
