@@ -213,9 +213,11 @@ class BlockingQueue:
         """Take at most `count` messages, and at most 1,024, in one step."""
         return self._client.run(self.queue.receive_many(count, timeout_s, selection=selection))
 
-    def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
+    def receive_two_phase(
+        self, timeout_s: float = FOREVER_S, *, selection: Selection = FIRST
+    ) -> ReceivedMessage | None:
         """Read and lock the next message until `accept`, `give_back` or `reject`."""
-        return self._client.run(self.queue.receive_two_phase(timeout_s))
+        return self._client.run(self.queue.receive_two_phase(timeout_s, selection=selection))
 
     def accept(self, message: ReceivedMessage) -> None:
         """Accept a locked message: it is removed from the queue."""

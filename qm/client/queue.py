@@ -98,9 +98,11 @@ class Queue:
         self._check(messages, status)
         return messages
 
-    async def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
+    async def receive_two_phase(
+        self, timeout_s: float = FOREVER_S, *, selection: Selection = FIRST
+    ) -> ReceivedMessage | None:
         """Read and lock the next message until `accept`, `give_back` or `reject`."""
-        messages, status = await self.reader.read(FIRST, 1, timeout_s, is_two_phase=True)
+        messages, status = await self.reader.read(selection, 1, timeout_s, is_two_phase=True)
         self._check(messages, status)
         return messages[0] if messages else None
 

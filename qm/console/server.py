@@ -19,9 +19,13 @@ from typing_extensions import override
 
 from qm.api.gate.identity import Principal
 from qm.api.gate.operations import Console
+from qm.api.gate.roles import rule_of
 from qm.client.errors import ClientError, NotAllowed, Unavailable
+from qm.console.activity import ActivityPages
 from qm.console.forms import FORM_MAX_BYTES, form_of
-from qm.console.pages import Pages, texts_of
+from qm.console.messages import MessagePages
+from qm.console.page_group import texts_of
+from qm.console.pages import Pages
 from qm.console.people import Access, Caller, certified
 from qm.console.sign_ins import Person, Session, SignIns
 from qm.observe.logs import LimitedLog
@@ -140,6 +144,8 @@ class ConsoleServer(Console):
                 web.post("/sign-out", self._sign_out),
                 web.get("/static/{name}", _static),
                 *Pages(self._page, self.caller_of).routes(),
+                *MessagePages(self._page, self.caller_of).routes(),
+                *ActivityPages(self._page, self.caller_of).routes(),
             ]
         )
         self._runner = web.AppRunner(
@@ -272,7 +278,7 @@ class ConsoleServer(Console):
         if self._templates is None:
             self._templates = _environment()
         page = self._templates.get_template(template)
-        text = page.render(session=session, **values)
+        text = page.render(session=session, may=_may(session), **values)
         return web.Response(status=http_status, text=text, content_type="text/html")
 
 
@@ -318,6 +324,18 @@ async def _check_token(request: web.Request, session: Session) -> None:
     form = await form_of(request)
     if not hmac.compare_digest(str(form.get(TOKEN_FIELD, "")).encode(), session.token.encode()):
         raise web.HTTPForbidden(reason="the page is too old: open it again")
+
+
+def _may(session: Session | None) -> Callable[[str], bool]:
+    """Return what says whether a person's role admits a change, such as QueueControl/PurgeQueue:
+    others do not see its button. Whether it is allowed for a certain queue, its access list says.
+    """
+
+    def may(method: str) -> bool:
+        rule = rule_of(f"/quorate.control.v1.{method}")
+        return session is not None and rule is not None and session.who.role in rule.roles
+
+    return may
 
 
 def _environment() -> jinja2.Environment:

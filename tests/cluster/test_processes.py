@@ -51,6 +51,7 @@ async def dev_cluster(
                 line = await manager.stdout.readline()
                 assert line, said
                 said.append(line.decode().strip())
+        assert any(line.startswith("console  https://") for line in said)
         yield layout, layout.nodes()
     finally:
         down = await asyncio.create_subprocess_exec(

@@ -8,6 +8,7 @@ import click
 from qm.cli.lib.bodies import shown_body
 from qm.cli.lib.connection import Connection
 from qm.cli.lib.output import confirm, instant, show_rows
+from qm.client.search import message_id_text
 
 _PAGE = 500
 
@@ -149,15 +150,6 @@ def browsed_row(entry: Any, form: str) -> dict[str, Any]:
         "arrived": instant(entry.arrived_time_s),
         "body": shown_body(properties.body, properties.body_type, form),
     }
-
-
-def message_id_text(raw: bytes) -> str:
-    r"""Return a message identifier as MSMQ tools print it: GUID\number."""
-    from qm.names.guid import guid_text
-
-    if len(raw) != 20:
-        return ""
-    return f"{guid_text(raw[:16])}\\{int.from_bytes(raw[16:], 'little')}"
 
 
 def parse_message_id(text: str) -> bytes:

@@ -16,11 +16,11 @@ from qm.cli.queues.browse import (
     browsed_row,
     confirm_choice,
     get_message,
-    message_id_text,
     parse_message_id,
     return_chosen,
 )
 from qm.cli.queues.queue import KINDS
+from qm.client.search import message_id_text
 
 COLUMNS = ("lookup_id", "label", "priority", "bytes", "arrived", "body")
 _ACKNOWLEDGEMENTS = {

@@ -10,18 +10,17 @@ import click
 
 from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.output import output_option, show_rows
-from qm.cli.queues.browse import browsed_row, message_id_text, pages_of
+from qm.cli.queues.browse import browsed_row, pages_of
 from qm.cli.queues.queue import KINDS, queues_like
+from qm.client.search import PLACES, found_in
 
 _UNREAD: Final = ("order", "notification", "connector")
-_PLACES: Final = ("label", "body", "id", "correlation", "destination")
 _COLUMNS: Final = ("queue", "lookup_id", "found_in", "state", "arrived", "label", "body")
-_ENCODINGS: Final = ("utf-8", "utf-16-le")
 
 
 @click.command()
 @click.argument("text")
-@click.option("--in", "places", type=click.Choice(_PLACES), multiple=True, help="Repeatable.")
+@click.option("--in", "places", type=click.Choice(PLACES), multiple=True, help="Repeatable.")
 @click.option("--queue", "pattern", default="", help="Shell pattern for the queues' path names.")
 @click.option(
     "--kind",
@@ -64,7 +63,7 @@ def search(
         looked = 0
         async for queue, entry in _messages(wire, pattern, wanted_kinds):
             looked += 1
-            where = found_in(entry, text, places or _PLACES)
+            where = found_in(entry, text, places or PLACES)
             if where:
                 row = browsed_row(entry, "auto")
                 found.append({"queue": queue.path_name, "found_in": where} | row)
@@ -80,27 +79,6 @@ def search(
         click.echo(f"only {look_at} messages were looked at: --look-at", err=True)
     if not rows:
         sys.exit(1)
-
-
-def found_in(entry: Any, text: str, places: Sequence[str]) -> list[str]:
-    """Return in which of the places a browsed message contains the text."""
-    properties, folded = entry.properties, text.casefold()
-    texts = {
-        "label": properties.label,
-        "id": f"{message_id_text(entry.message_id)} {entry.message_id.hex()}",
-        "correlation": properties.correlation_id.hex(),
-        "destination": properties.destination_queue,
-    }
-    body = properties.body if "body" in places else b""
-    return [
-        place
-        for place in places
-        if folded in texts.get(place, "").casefold() or (place == "body" and _holds(body, folded))
-    ]
-
-
-def _holds(body: bytes, folded: str) -> bool:
-    return any(folded in body.decode(encoding, "ignore").casefold() for encoding in _ENCODINGS)
 
 
 async def _messages(

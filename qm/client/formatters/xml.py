@@ -49,13 +49,20 @@ class XmlFormatter(Formatter):
 
     @override
     def read_body(self, body: bytes, body_type: int) -> Any:
-        parser = XMLParser(target=_Builder())
-        try:
-            parser.feed(body)
-            element: Element = parser.close()
-        except (ParseError, LookupError, ValueError) as error:
-            raise FormatError(f"the body is no XML document: {error}") from None
-        return _value(element)
+        return _value(document(body))
+
+
+def document(body: bytes) -> Element:
+    """Return the root of a document of bounded depth and without a DOCTYPE. Raises FormatError."""
+    parser = XMLParser(target=_Builder())
+    try:
+        parser.feed(body)
+        root: Element = parser.close()
+    except FormatError:
+        raise
+    except (ParseError, LookupError, ValueError) as error:
+        raise FormatError(f"the body is no XML document: {error}") from None
+    return root
 
 
 class _Builder(TreeBuilder):

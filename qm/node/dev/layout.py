@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from qm.api.gate.identity import Role
-from qm.node.config.schema import API_PORT, HTTP_PORT, MSMQ_PORT
+from qm.node.config.schema import API_PORT, CONSOLE_PORT, HTTP_PORT, MSMQ_PORT
 from qm.node.upkeep.pki import (
     AUTHORITY_CERTIFICATE,
     PEERS_FOLDER,
@@ -77,6 +77,11 @@ class DevNode(msgspec.Struct, frozen=True):
     def api(self) -> str:
         """Address for gRPC clients."""
         return f"{self.host}:{API_PORT}"
+
+    @property
+    def console(self) -> str:
+        """Address of the web console."""
+        return f"https://{self.host}:{CONSOLE_PORT}"
 
     @property
     def http(self) -> str:

@@ -155,6 +155,8 @@ class Manager:
                     await asyncio.sleep(POLL_S)
         for node in self._nodes:
             self._say(f"{node.name}  MSMQ {node.msmq}  API {node.api}  {node.http}")
+        console = self._nodes[0].console
+        self._say(f"console  {console}  (`qm console` prints an address that signs you in)")
         self._say("ready")
 
 

@@ -59,10 +59,15 @@ class Browser:
             self.token = found[1] if found else self.token
             return answer.status, text
 
-    async def post(self, path: str, /, **fields: str) -> tuple[int, str]:
-        fields = {"token": self.token} | fields
+    async def post(self, path: str, /, **fields: str | list[str]) -> tuple[int, str]:
+        fields = {"token": self.token, **fields}
+        data = [
+            (name, one)
+            for name, value in fields.items()
+            for one in ([value] if isinstance(value, str) else value)
+        ]
         url = f"https://{self.host}:{CONSOLE_PORT}{path}"
-        async with self.session.post(url, data=fields) as answer:
+        async with self.session.post(url, data=aiohttp.FormData(data)) as answer:
             return answer.status, await answer.text()
 
 
@@ -248,7 +253,9 @@ async def test_every_page_opens_and_hostile_texts_stay_texts(made: Clients) -> N
     async with browser(made) as found:
         await sign_in(made, found)
         paths = ["/", "/live", "/queues", "/queues?sort=messages&filter=plain", "/outgoing"]
-        paths += ["/clients", "/transactions", "/events", "/queues?kind=dead_letter"]
+        paths += ["/clients", "/transactions", "/events", "/queues?kind=dead_letter", "/peers"]
+        paths += ["/opens", "/opens?client=x&queue=1", "/search", "/certificates?who=admin"]
+        paths += ["/settings", "/search?text=script&label=on"]
         for path in paths:
             status, text = await found.get(path)
             assert status == 200, (path, text)
@@ -339,3 +346,177 @@ async def test_no_certificate_calls_for_somebody_else(made: Clients) -> None:
         with pytest.raises(NotAllowed):
             await wire.call(lambda stubs: stubs.queues.ListQueues, pb.ListQueuesRequest())
         await wire.close()
+
+
+async def queue_with(made: Clients, found: Browser, name: str, *messages: Message) -> str:
+    """Make a queue with messages; return the path of its page."""
+    async with made.client() as client:
+        await made.create(f"QUORATE\\private$\\{name}")
+        if messages:
+            await client.send(f".\\private$\\{name}", *messages)
+    _, text = await found.get(f"/queues?filter={name}")
+    (link,) = re.findall(r'href="(/queues/[0-9]+)">QUORATE', text)
+    return str(link)
+
+
+async def labels(found: Browser, link: str) -> list[str]:
+    _, text = await found.get(link)
+    return re.findall(r"<td>([a-z]+ [0-9])</td>", text)
+
+
+async def keys(found: Browser, link: str) -> list[str]:
+    _, text = await found.get(link)
+    return re.findall(rf'href="{link}/([0-9]+)"', text)
+
+
+@scenario()
+async def test_messages_are_copied_moved_and_deleted_one_or_several(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        sent = [
+            Message(body=b"<a>%d</a>" % n, label=f"order {n}", priority=n, correlation_id=b"c" * 20)
+            for n in range(6)
+        ]
+        source = await queue_with(made, found, "source", *sent)
+        target = await queue_with(made, found, "target")
+        first, second, third, *rest = await keys(found, source)
+        assert (await found.post(f"{source}/{first}/copy", target="target"))[0] == 200
+        assert await labels(found, target) == ["order 5"]
+        (copied,) = await keys(found, target)
+        _, text = await found.get(f"{target}/{copied}")
+        assert (b"c" * 20).hex() in text
+        assert "&lt;a&gt;5&lt;/a&gt;" in text
+        assert (await found.post(f"{source}/{second}/move", target="target"))[0] == 200
+        assert await labels(found, target) == ["order 5", "order 4"]
+        assert len(await labels(found, source)) == 5
+        assert (await found.post(f"{source}/{second}/move", target="target"))[0] == 400
+        assert (await found.post(f"{source}/{third}/move", target="missing"))[0] == 400
+        assert len(await labels(found, source)) == 5
+        last = rest.pop()
+        assert (await found.post(f"{source}/{last}/move", target="source;later"))[0] == 200
+        _, text = await found.get(source)
+        (subqueue,) = re.findall(r'href="(/queues/[0-9]+)">Subqueue', text)
+        assert await labels(found, subqueue) == ["order 0"]
+        (waiting,) = await keys(found, subqueue)
+        assert (await found.post(f"{subqueue}/{waiting}/return"))[0] == 200
+        rest += await keys(found, source) and [(await keys(found, source))[-1]]
+        several = f"{source}/messages"
+        assert (await found.post(several, verb="copy", key=[first, third], target="target"))[
+            0
+        ] == 200
+        assert sorted(await labels(found, target)) == ["order 3", "order 4", "order 5", "order 5"]
+        assert (await found.post(several, verb="move", key=[third], target="target"))[0] == 200
+        # One that has left does not keep the others.
+        status, text = await found.post(several, verb="delete", key=[third, *rest])
+        assert status == 200
+        assert f"{len(rest)} done, 1 not" in text
+        assert await labels(found, source) == ["order 5"]
+        token, found.token = found.token, "another"
+        assert (await found.post(several, verb="delete", key=[first]))[0] == 403
+        found.token = token
+        for fields in (
+            {"verb": "delete"},
+            {"verb": "burn", "key": first},
+            {"verb": "copy", "key": "x"},
+        ):
+            assert (await found.post(several, **fields))[0] == 400
+        assert (await found.post(f"{source}/{first}/copy", target=" "))[0] == 400
+        status, text = await found.post(f"{source}/{first}/copy", target="missing")
+        assert status == 400
+        assert "QUEUE_NOT_FOUND" in text
+
+
+@scenario()
+async def test_a_message_is_edited_and_sent_again(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        text = Message.of_text("old text", label="order 1", priority=6)
+        raw = Message(body=b"\0\xff", label="order 2", priority=5)
+        long = Message(body=b"x" * 70_000, label="order 3", priority=4)
+        link = await queue_with(made, found, "edited", text, raw, long)
+        first, second, third = await keys(found, link)
+        _, page = await found.get(f"{link}/{first}/edit")
+        assert "old text" in page
+        assert 'value="utf-16-le"' in page
+        status, _ = await found.post(
+            f"{link}/{first}/resend",
+            target="edited",
+            label="order 7",
+            priority="7",
+            form="utf-16-le",
+            body="new text",
+            delete="on",
+        )
+        assert status == 200
+        assert await labels(found, link) == ["order 7", "order 2", "order 3"]
+        async with made.client() as client:
+            queue = await client.open_queue(".\\private$\\edited")
+            message = await queue.peek()
+            assert message is not None
+            assert (message.text, message.body_type) == ("new text", 8)
+        _, page = await found.get(f"{link}/{second}/edit")
+        assert "00 ff" in page
+        fields = {"target": "edited", "label": "order 8", "priority": "7", "form": "hex"}
+        assert (await found.post(f"{link}/{second}/resend", **fields, body="zz"))[0] == 400
+        assert (await found.post(f"{link}/{second}/resend", **fields, body="01 02"))[0] == 200
+        assert await labels(found, link) == ["order 7", "order 8", "order 2", "order 3"]
+        assert (await found.get(f"{link}/{third}/edit"))[0] == 400
+
+
+@scenario()
+async def test_a_copy_goes_to_a_transactional_queue_in_a_transaction(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        link = await queue_with(made, found, "plainer", Message(body=b"x", label="order 1"))
+        (key,) = await keys(found, link)
+        assert (await found.post(f"{link}/{key}/copy", target="transactional"))[0] == 200
+        _, text = await found.get("/queues?filter=transactional")
+        (target,) = re.findall(r'href="(/queues/[0-9]+)">QUORATE', text)
+        assert await labels(found, target) == ["order 1"]
+
+
+@scenario()
+async def test_messages_are_found_by_what_is_in_them(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        one = Message(body="Rechnung größer".encode("utf-16-le"), label="order 1")
+        await queue_with(made, found, "archive", one, Message(body=b"other", label="order 2"))
+        for query in (
+            "text=GR%C3%96SSER",
+            "text=gr%C3%B6%C3%9Fer&body=on",
+            "text=order+1&label=on",
+        ):
+            _, text = await found.get(f"/search?{query}&queue=archive")
+            assert "1 found in 2 messages" in text, query
+            assert "order 1" in text
+        _, text = await found.get("/search?text=order+1&body=on")
+        assert "0 found" in text
+
+
+@scenario()
+async def test_settings_change_one_at_a_time(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        _, text = await found.get("/settings")
+        assert "queue_manager_quota" in text
+        status, text = await found.post("/settings", name="queue_manager_quota", value="4242")
+        assert status == 200, text
+        assert 'value="4242"' in text
+        for fields in (
+            {"name": "computer_name", "value": "x"},
+            {"name": "queue_manager_quota", "value": "-"},
+        ):
+            assert (await found.post("/settings", **fields))[0] == 400
+
+
+@scenario()
+async def test_who_may_change_nothing_sees_no_buttons_for_it(made: Clients) -> None:
+    certificate, key = issue(made.tls.authority.parent, "oscar", Role.OPERATOR, [])
+    tls = ssl.create_default_context(cafile=str(made.tls.authority))
+    tls.load_cert_chain(certificate, key)
+    async with browser(made, tls) as found:
+        await found.get("/sign-in")
+        _, text = await found.get("/settings")
+        assert "queue_manager_quota" in text
+        assert "Change" not in text
+        assert (await found.post("/settings", name="queue_manager_quota", value="1"))[0] == 403

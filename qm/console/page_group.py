@@ -1,0 +1,106 @@
+"""What the console's pages share: rendering, calls, and how values look as text."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+
+from qm.client.client import Client
+from qm.client.search import message_id_text
+from qm.console.people import Caller
+from qm.names.guid import guid_text
+from qm.pb import control_pb2 as pb
+
+PAGE_ITEMS: Final = 100
+
+Render = Callable[..., web.Response]
+
+
+class PageGroup:
+    """Handlers of some pages."""
+
+    def __init__(self, render: Render, caller_of: Callable[[web.Request], Caller]) -> None:
+        self.render = render
+        self._caller_of = caller_of
+
+    def caller(self, request: web.Request) -> Caller:
+        """Return the API as the person of this request may call it."""
+        return self._caller_of(request)
+
+    async def call(self, request: web.Request, method: Callable[[Any], Any], wanted: Any) -> Any:
+        """Make a call. Raises ClientError."""
+        return await self._caller_of(request).call(method, wanted)
+
+    def client(self, request: web.Request) -> Client:
+        """Return a client of the data plane for the person of this request, not open yet."""
+        endpoint, tls, metadata = self._caller_of(request).endpoint
+        return Client([endpoint], tls=tls, metadata=metadata)
+
+    def queue_name(self, request: web.Request) -> pb.QueueName:
+        """Return the queue in the path."""
+        return pb.QueueName(queue_id=number(request.match_info["queue"]))
+
+    async def found_queue(self, request: web.Request) -> Any:
+        """Return the queue in the path. Raises ClientError."""
+        wanted = pb.GetQueueRequest(queue=self.queue_name(request))
+        return await self.call(request, lambda s: s.queues.GetQueue, wanted)
+
+
+def number(text: Any) -> int:
+    """Return an unsigned number of 64 bits. Raises web.HTTPBadRequest."""
+    try:
+        found = int(str(text))
+    except ValueError:
+        raise web.HTTPBadRequest(reason="a number is wanted") from None
+    if not 0 <= found < 1 << 64:
+        raise web.HTTPBadRequest(reason="a number below 2^64 is wanted")
+    return found
+
+
+def see(path: str) -> web.Response:
+    """Have the browser open another page."""
+    return web.Response(status=303, headers={"Location": path})
+
+
+def texts_of() -> dict[str, Callable[..., str]]:
+    """Return the filters of templates."""
+    return {
+        "instant": instant,
+        "instant_ms": instant_ms,
+        "hex": lambda raw: raw.hex(),
+        "message_id": message_id_text,
+        "plain": plain,
+        "amount": amount,
+        "query": lambda values: urlencode(values, quote_via=quote),
+    }
+
+
+def instant(seconds: float) -> str:
+    """Return UTC seconds as text, "" for 0."""
+    if not seconds:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def instant_ms(milliseconds: int) -> str:
+    """Return UTC milliseconds as text, "" for 0."""
+    return instant(milliseconds / 1000)
+
+
+def plain(value: Any) -> str:
+    """Return an attribute or property as text."""
+    if isinstance(value, bytes):
+        return guid_text(value) if len(value) == 16 else value.hex()
+    return str(value)
+
+
+def amount(count: int) -> str:
+    """Return bytes with a unit."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
