@@ -29,6 +29,7 @@ from qm.model.messages.reports import Reports
 from qm.model.messages.returns import Returns
 from qm.model.queries.view import View
 from qm.model.state.bindings import Bindings
+from qm.model.state.events import Events
 from qm.model.state.ledger import Ledger
 from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.principals import Principals
@@ -70,6 +71,7 @@ class Machine:
     def __init__(self, state: State) -> None:
         ledger = Ledger(state)
         registry = Registry(ledger)
+        events = Events(ledger)
         enqueue = Enqueue(ledger)
         outgoing = OutgoingQueues(ledger, registry)
         bindings = Bindings(ledger)
@@ -87,10 +89,10 @@ class Machine:
             *(enqueue, endings, acknowledgements, reports),
         )
         principals = Principals(ledger)
-        administration = Administration(ledger, registry, outgoing, principals)
+        administration = Administration(ledger, registry, outgoing, principals, events)
         returns = Returns(ledger, endings, moving, administration.poison_queue)
         purging = Purging(ledger, registry, endings, returns, principals)
-        clients = Clients(ledger, enqueue, principals)
+        clients = Clients(ledger, enqueue, principals, events)
         opens = Opens(ledger, registry, clients, outgoing, administration)
         transactions = Transactions(ledger, clients, endings, moving, returns, outgoing)
         reads = Reads(ledger, clients, opens, transactions, endings, moving, returns)
@@ -124,10 +126,10 @@ class Machine:
         self._handlers: Final = handlers_of(
             (
                 *(arrivals, sending, reads, clients, opens, transactions),
-                *(administration, purging, restoring, self.directory, Members(ledger)),
+                *(administration, purging, restoring, self.directory, Members(ledger, events)),
                 Certificates(ledger, self.directory),
                 *(Peers(ledger, duplicates, bindings), bindings, security, Keys(ledger)),
-                *(delivery, reports, expiry),
+                *(delivery, reports, expiry, events),
             )
         )
 

@@ -55,6 +55,57 @@ class Stamp(_message.Message):
 Global___Stamp: _TypeAlias = Stamp  # noqa: Y015
 
 @_typing.final
+class ControlCall(_message.Message):
+    """Who asked for what, for the history of events."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DetailsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NODE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    principal: _builtins.str
+    method: _builtins.str
+    @_builtins.property
+    def details(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        method: _builtins.str = ...,
+        details: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "method", b"method", "node", b"node", "principal", b"principal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControlCall: _TypeAlias = ControlCall  # noqa: Y015
+
+@_typing.final
 class Request(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -63,11 +114,16 @@ class Request(_message.Message):
     CONFIRMED_UPTO_FIELD_NUMBER: _builtins.int
     CONTROL_ID_FIELD_NUMBER: _builtins.int
     SESSION_EPOCH_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     number: _builtins.int
     confirmed_upto: _builtins.int
     control_id: _builtins.bytes
     session_epoch: _builtins.int
+    @_builtins.property
+    def call(self) -> Global___ControlCall:
+        """Since version 8."""
+
     def __init__(
         self,
         *,
@@ -76,10 +132,11 @@ class Request(_message.Message):
         confirmed_upto: _builtins.int = ...,
         control_id: _builtins.bytes = ...,
         session_epoch: _builtins.int = ...,
+        call: Global___ControlCall | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "control_id", b"control_id", "number", b"number", "session_epoch", b"session_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "control_id", b"control_id", "number", b"number", "session_epoch", b"session_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1391,6 +1448,92 @@ class SetMember(_message.Message):
 Global___SetMember: _TypeAlias = SetMember  # noqa: Y015
 
 @_typing.final
+class SeenEvent(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DetailsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SEEN_MS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    seen_ms: _builtins.int
+    kind: _builtins.int
+    name: _builtins.str
+    principal: _builtins.str
+    text: _builtins.str
+    @_builtins.property
+    def details(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        seen_ms: _builtins.int = ...,
+        kind: _builtins.int = ...,
+        name: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        text: _builtins.str = ...,
+        details: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "kind", b"kind", "name", b"name", "principal", b"principal", "seen_ms", b"seen_ms", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SeenEvent: _TypeAlias = SeenEvent  # noqa: Y015
+
+@_typing.final
+class RecordEvents(_message.Message):
+    """Since version 8."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    incarnation: _builtins.int
+    sequence: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenEvent]: ...
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        incarnation: _builtins.int = ...,
+        sequence: _builtins.int = ...,
+        events: _abc.Iterable[Global___SeenEvent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "incarnation", b"incarnation", "node", b"node", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordEvents: _TypeAlias = RecordEvents  # noqa: Y015
+
+@_typing.final
 class SetBindings(_message.Message):
     """Since version 5."""
 
@@ -1806,6 +1949,7 @@ class Command(_message.Message):
     FORGET_PEER_FIELD_NUMBER: _builtins.int
     SET_SECURITY_POLICY_FIELD_NUMBER: _builtins.int
     SET_MANAGER_KEYS_FIELD_NUMBER: _builtins.int
+    RECORD_EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_activated(self) -> Global___LeaderActivated: ...
     @_builtins.property
@@ -1902,6 +2046,8 @@ class Command(_message.Message):
     def set_security_policy(self) -> Global___SetSecurityPolicy: ...
     @_builtins.property
     def set_manager_keys(self) -> Global___SetManagerKeys: ...
+    @_builtins.property
+    def record_events(self) -> Global___RecordEvents: ...
     def __init__(
         self,
         *,
@@ -1953,12 +2099,13 @@ class Command(_message.Message):
         forget_peer: Global___ForgetPeer | None = ...,
         set_security_policy: Global___SetSecurityPolicy | None = ...,
         set_manager_keys: Global___SetManagerKeys | None = ...,
+        record_events: Global___RecordEvents | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_manager_keys", b"set_manager_keys", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "set_security_policy", b"set_security_policy", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "record_events", b"record_events", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_manager_keys", b"set_manager_keys", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "set_security_policy", b"set_security_policy", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_manager_keys", b"set_manager_keys", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "set_security_policy", b"set_security_policy", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "record_events", b"record_events", "register_certificate", b"register_certificate", "remove_certificate", b"remove_certificate", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_manager_keys", b"set_manager_keys", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "set_security_policy", b"set_security_policy", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "register_certificate", "remove_certificate", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings", "forget_peer", "set_security_policy", "set_manager_keys"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "register_certificate", "remove_certificate", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings", "forget_peer", "set_security_policy", "set_manager_keys", "record_events"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

@@ -333,7 +333,15 @@ def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
             lambda message: getattr(message, name) if message.HasField(name) else None,
             lambda value, message: None if value is None else setattr(message, name, value),
         )
-    if kind == dict[str, bytes]:
+    if kind == model.ControlCall | None:
+        call = _Codec(model.ControlCall)
+        return (
+            lambda message: call.value(getattr(message, name)) if message.HasField(name) else None,
+            lambda value, message: (
+                None if value is None else call.fill(value, getattr(message, name))
+            ),
+        )
+    if kind in (dict[str, bytes], dict[str, str]):
         return (
             lambda message: dict(sorted(getattr(message, name).items())),
             lambda value, message: getattr(message, name).update(value),
@@ -396,6 +404,7 @@ def _fill_optional_map(name: str, value: dict[str, bytes] | None, message: Any) 
 
 _NESTED_SEQUENCES: Final[dict[Any, type[Any]]] = {
     tuple[model.Facts, ...]: model.Facts,
+    tuple[model.SeenEvent, ...]: model.SeenEvent,
     tuple[model.Target, ...]: model.Target,
 }
 

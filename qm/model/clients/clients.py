@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from qm.model.clients.control_requests import ControlResults
 from qm.model.messages.enqueue import Enqueue, NewMessage
+from qm.model.state.events import Events
 from qm.model.state.ledger import Ledger
 from qm.model.state.principals import Principals
 from qm.model.state.tables import State, Table
@@ -104,10 +105,12 @@ def request_result(state: State, client_id: str, number: int) -> RequestResult |
 class Clients:
     """Sessions and results."""
 
-    def __init__(self, ledger: Ledger, enqueue: Enqueue, principals: Principals) -> None:
+    def __init__(
+        self, ledger: Ledger, enqueue: Enqueue, principals: Principals, events: Events
+    ) -> None:
         self._ledger = ledger
         self._principals = principals
-        self._control_results = ControlResults(ledger)
+        self._control_results = ControlResults(ledger, events)
         self._enqueue = enqueue
         self._in_hand: dict[str, Client] = {}
         self._holders: dict[str, ClientHolder | None] = {}
@@ -324,7 +327,7 @@ class Clients:
         if not request.client_id:
             if not request.control_id:
                 return work()
-            return self._control_results.once(request.control_id, work)
+            return self._control_results.once(request.control_id, request.call, work)
         if self.is_fenced(request.client_id, request.session_epoch):
             return Outcome(CLIENT_FENCED)
         client = self.client(request.client_id)

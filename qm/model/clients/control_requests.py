@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from qm.model.state.events import Events
 from qm.model.state.ledger import Ledger
 from qm.model.state.tables import Table
+from qm.model.values.commands import ControlCall
 from qm.model.values.effects import Outcome
 from qm.model.values.limits import CONTROL_RESULTS_MAX
 from qm.model.values.records import ControlRequests, ControlResult
@@ -40,17 +42,22 @@ def control_result(ledger: Ledger, control_id: bytes) -> Outcome | None:
 class ControlResults:
     """Results of the last control requests."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, events: Events) -> None:
         self._ledger = ledger
+        self._events = events
 
-    def once(self, control_id: bytes, work: Callable[[], Outcome]) -> Outcome:
-        """Do a request's work unless it has a result; return the result."""
+    def once(
+        self, control_id: bytes, call: ControlCall | None, work: Callable[[], Outcome]
+    ) -> Outcome:
+        """Do a request's work unless it has a result, and record the call; return the result."""
         if len(control_id) != CONTROL_ID_BYTES:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         known = control_result(self._ledger, control_id)
         if known is None:
             known = work()
             self._keep(control_id, known)
+            if call is not None:
+                self._events.called(call, known.status)
         return known
 
     def _keep(self, control_id: bytes, outcome: Outcome) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from qm.model.management.directory import manager_full_path, queue_paths
 from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUMBER
+from qm.model.state.events import Events
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import META_CHAIN, Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
@@ -28,6 +29,7 @@ from qm.model.values.commands import (
 )
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import (
+    EventKind,
     OutgoingAdminState,
     PoisonAction,
     QueueKind,
@@ -72,11 +74,13 @@ class Administration:
         registry: Registry,
         outgoing: OutgoingQueues,
         principals: Principals,
+        events: Events,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._outgoing = outgoing
         self._principals = principals
+        self._events = events
 
     # The queue manager -------------------------------------------------------------------
 
@@ -176,6 +180,8 @@ class Administration:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         counters.apply_version = command.apply_version
         self._ledger.version += 1
+        text = f"every member supports apply version {command.apply_version}"
+        self._events.add(EventKind.MEMBER, "apply_version", text)
         return Outcome(MQ_OK)
 
     def apply_leader_activated(self, command: LeaderActivated) -> Outcome:
@@ -189,6 +195,13 @@ class Administration:
             )
         counters.epoch += 1
         counters.leader_since_ms = counters.clock_ms
+        self._events.add(
+            EventKind.LEADERSHIP,
+            "leader",
+            f"{command.node} leads in term {command.term}",
+            node=command.node,
+            details={"term": str(command.term), "epoch": str(counters.epoch)},
+        )
         return Outcome(MQ_OK, value=counters.epoch)
 
     def _begin_chain(self) -> None:

@@ -24,6 +24,7 @@ from qm.model.queries.administrative import (
     queue_manager,
     read_directory,
 )
+from qm.model.queries.events import EventInfo, last_event_number, list_events
 from qm.model.queries.incoming import IncomingSequence, list_incoming_sequences
 from qm.model.queries.messages import (
     ClassCounts,
@@ -85,6 +86,7 @@ __all__ = [
     "AddressUseInfo",
     "ClassCounts",
     "ClientInfo",
+    "EventInfo",
     "IncomingSequence",
     "OpenInfo",
     "OperationInfo",
@@ -120,9 +122,11 @@ __all__ = [
     "get_queue_path",
     "get_transaction",
     "is_due",
+    "last_event_number",
     "last_key",
     "list_address_uses",
     "list_clients",
+    "list_events",
     "list_incoming_sequences",
     "list_opens",
     "list_outbox",

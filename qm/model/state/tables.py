@@ -50,6 +50,7 @@ class Table(IntEnum):
     SYNTHETIC = 0x19
     PURGE = 0x1A
     READ = 0x1B
+    EVENT = 0x1C
 
     LOCAL_FIRST = 0x80
     """From here on: derived or node-local, never in the digest."""

@@ -3,6 +3,17 @@
 from enum import IntEnum
 
 
+class EventKind(IntEnum):
+    """What an event of the cluster's history is about."""
+
+    CONTROL = 1
+    """Somebody had something changed."""
+    LEADERSHIP = 2
+    MEMBER = 3
+    """A node: it came, went, drains, was repaired."""
+    ALARM = 4
+
+
 class OperatingSystemType(IntEnum):
     """QueueManager.OperatingSystemType (3.1.1.1)."""
 

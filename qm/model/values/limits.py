@@ -70,6 +70,20 @@ REFUSED_SESSIONS_PER_ADDRESS_MAX: Final = 32
 """With more the oldest one is forgotten: of what its peer sent, the order may change, no more."""
 VERSION_OF_ACCOUNTS: Final = 7
 """Apply version from which on users of the directory may have accounts to log on with by RPC."""
+VERSION_OF_EVENTS: Final = 8
+"""Apply version from which on events are kept in the state."""
+EVENTS_PER_KIND_MAX: Final = 2_000
+"""Events of one kind that are kept; the oldest go first, so that many of one kind displace none of
+another."""
+EVENTS_PER_COMMAND_MAX: Final = 64
+EVENT_REPORTERS_MAX: Final = 128
+"""Processes of nodes of which it is remembered which of their events are known already."""
+EVENT_NAME_MAX_CHARS: Final = 64
+EVENT_PRINCIPAL_MAX_CHARS: Final = 256
+EVENT_TEXT_MAX_CHARS: Final = 500
+EVENT_DETAILS_MAX: Final = 16
+EVENT_DETAIL_MAX_CHARS: Final = 200
+"""Longer texts of an event are cut, and further details left out."""
 VERSION_OF_SEALED_BODIES: Final = 8
 """Apply version from which on the node that takes a message may seal its body: quotas judge its
 size without the seal."""

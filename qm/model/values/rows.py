@@ -18,6 +18,8 @@ DEADLINE_KEY: Final = Struct(">QIQ")
 BODY_KEY: Final = Struct(">QH")
 """index u64, ordinal u16: SYNTHETIC."""
 
+EVENT_KEY: Final = Struct(">BQ")
+"""EventKind u8, number u64."""
 OUTBOX_KEY: Final = Struct(">Q")
 """outbox id u64."""
 

@@ -65,7 +65,7 @@ def sample(kind: Any) -> Any:
         str: "text",
         bytes: b"bytes",
         bool: True,
-        model.Request: model.Request("c", 1, 0),
+        model.Request: model.Request("c", 1, 0, call=model.ControlCall("n", "p", "m", {"a": "b"})),
         model.Selector: model.Selector(model.SelectorKind.SEEK_NEXT, 5),
         tuple[bytes, ...]: (b"a", b""),
         tuple[str, ...]: ("a", "b"),
@@ -74,6 +74,7 @@ def sample(kind: Any) -> Any:
         int | None: 0,
         dict[str, bytes]: {"a": b"1", "b": b"2"},
         dict[str, bytes] | None: {},
+        tuple[model.SeenEvent, ...]: (model.SeenEvent(1, 2, "n", "p", "t", {"a": "b", "c": "d"}),),
     }
     return samples[kind]
 

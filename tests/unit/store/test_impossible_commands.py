@@ -157,6 +157,9 @@ class Maker:
         count = self.chance.choice((0, 1, 1, 2, 3))
         return {self.chance.choice(NAMES): self.value() for _ in range(count)}
 
+    def texts(self) -> dict[str, str]:
+        return {self.text(): self.text() for _ in range(self.chance.choice((0, 1, 3, 20)))}
+
     def packet(self) -> bytes:
         chance = self.chance
         names = (None, *(make(self) for make in NAME_MAKERS))
@@ -213,7 +216,10 @@ class Maker:
             return array("Q", self.many(self.number))
         if kind is commands.Request:
             who = chance.choice(("", "", "c", "c", "nobody"))
-            return commands.Request(who, self.number(), self.number())
+            if chance.random() < 0.9:
+                return commands.Request(who, self.number(), self.number())
+            call = commands.ControlCall(self.text(), self.text(), self.text(), self.texts())
+            return commands.Request(who, 0, 0, self.blob(), call=call)
         if kind is commands.Selector:
             return commands.Selector(chance.choice(list(commands.SelectorKind)), self.number())
         if kind in (int | None, bytes | None, dict[str, bytes] | None) and chance.random() < 0.3:
@@ -229,6 +235,10 @@ class Maker:
             tuple[str, ...]: lambda: self.many(self.text),
             tuple[int, ...]: lambda: self.many(self.number),
             dict[str, bytes]: self.attributes,
+            dict[str, str]: self.texts,
+            tuple[commands.SeenEvent, ...]: lambda: self.many(
+                lambda: self.filled(commands.SeenEvent)
+            ),
             dict[str, bytes] | None: self.attributes,
         }
         return makers[kind]()

@@ -34,7 +34,9 @@ from qm.model.values.commands.cluster import (
     ForgetPeer,
     LeaderActivated,
     RaiseApplyVersion,
+    RecordEvents,
     RenumberStep,
+    SeenEvent,
     SetBindings,
     SetMember,
     SetSecurityPolicy,
@@ -62,7 +64,7 @@ from qm.model.values.commands.delivery import (
     TransferOpened,
     TransferTraced,
 )
-from qm.model.values.commands.entry import CommandBatch, Request, Stamp
+from qm.model.values.commands.entry import CommandBatch, ControlCall, Request, Stamp
 from qm.model.values.commands.management import (
     CreateQueue,
     DeleteQueue,
@@ -94,6 +96,7 @@ __all__ = [
     "Command",
     "CommandBatch",
     "Confirm",
+    "ControlCall",
     "CreateQueue",
     "Declaration",
     "DeleteQueue",
@@ -117,6 +120,7 @@ __all__ = [
     "RaiseApplyVersion",
     "ReadEnd",
     "ReceiveRun",
+    "RecordEvents",
     "RegisterCertificate",
     "RemoveCertificate",
     "RemoveOutgoingQueue",
@@ -124,6 +128,7 @@ __all__ = [
     "RenumberStep",
     "Request",
     "RowsOf",
+    "SeenEvent",
     "Selector",
     "SelectorKind",
     "Send",

@@ -1,6 +1,8 @@
 """Time, leadership, audit, members and the recovery after a restore."""
 
-from qm.model.values.commands.declaration import Command, Fixed, ValueOf, declared
+import msgspec
+
+from qm.model.values.commands.declaration import Command, Fixed, RowsOf, ValueOf, declared
 from qm.model.values.commands.entry import Request
 
 
@@ -45,6 +47,36 @@ class SetMember(Command, frozen=True, gc=False):
     raft_port: int
     relay_port: int
     api_port: int
+
+
+class SeenEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event that a node saw."""
+
+    seen_ms: int
+    """By the node's clock, UTC."""
+    kind: int
+    """EventKind."""
+    name: str
+    """Stable, such as `drain`."""
+    principal: str
+    """Who asked for it; "": nobody."""
+    text: str
+    """One sentence."""
+    details: dict[str, str]
+
+
+@declared(weight=RowsOf("events"), since=8)
+class RecordEvents(Command, frozen=True, gc=False):
+    """Keep events that a node saw; those that it reported before, in a command that it repeats
+    because it learned no outcome, are not kept again.
+    """
+
+    node: str
+    incarnation: int
+    """Of the node's process: a number of its own."""
+    sequence: int
+    """Number of the first event among all that this process reports, from 1 on."""
+    events: tuple[SeenEvent, ...]
 
 
 @declared(weight=Fixed(1), since=5)

@@ -19,6 +19,17 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
     for all (qm/archive/design.md, Chain); b"": not stated."""
 
 
+class ControlCall(msgspec.Struct, frozen=True, gc=False):
+    """Who asked for what, for the history of events."""
+
+    node: str
+    """Where the call arrived."""
+    principal: str
+    method: str
+    details: dict[str, str]
+    """The short fields of the request."""
+
+
 class Request(msgspec.Struct, frozen=True, gc=False):
     """Number of a client's command, so that a retry returns the first result (DESIGN section 4)."""
 
@@ -32,6 +43,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     repeat returns the first result. b"": each call is executed."""
     session_epoch: int = 0
     """Epoch that OpenClient returned to the calling client; 0: not stated."""
+    call: ControlCall | None = None
+    """For a control request, since VERSION_OF_EVENTS."""
 
 
 class CommandBatch(msgspec.Struct, frozen=True, gc=False):
