@@ -304,8 +304,9 @@ class ActivityPages(PageGroup):
         return see("/settings")
 
     async def _events(self, request: web.Request) -> web.Response:
-        found = await self.caller(request).events(EVENTS_SHOWN_MAX)
-        return self.render(request, "events.html.j2", events=found)
+        wanted = pb.ListEventsRequest(limit=EVENTS_SHOWN_MAX, latest=True)
+        reply = await self.call(request, lambda s: s.cluster.ListEvents, wanted)
+        return self.render(request, "events.html.j2", events=reversed(reply.events))
 
 
 _CERTIFICATE_COLUMNS: Final = (

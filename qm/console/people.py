@@ -1,20 +1,16 @@
 """Whom a browser's certificate names, and the API as somebody who signed in may call it."""
 
 import ssl
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
-from grpc import aio
 
 from qm.api.gate.delegation import Delegation
 from qm.api.gate.identity import Principal, Role, Unauthenticated, authenticate
 from qm.client.calls import Calls, Stubs, Tls
-from qm.client.errors import Unavailable, error_of
 from qm.console.sign_ins import Person
-from qm.pb import control_pb2 as pb
 
 CALL_MAX_S: Final = 3.0
 """For an answer of the API; then the page says that there is none."""
@@ -42,23 +38,6 @@ class Caller:
             metadata = self._access.delegation.metadata(self.who)
             self._wire = Calls([self._access.endpoint], self._access.tls, metadata=metadata)
         return await self._wire.call(method, request, deadline_s=CALL_MAX_S)
-
-    async def events(self, count_max: int) -> list[Any]:
-        """Return the newest events of this node, the newest first. Raises ClientError."""
-        await self.call(lambda stubs: stubs.queues.GetQueueManager, pb.GetQueueManagerRequest())
-        assert self._wire is not None
-        stream = self._wire.stubs().nodes.StreamEvents(
-            pb.StreamEventsRequest(),
-            timeout=CALL_MAX_S,
-            metadata=self._access.delegation.metadata(self.who),
-        )
-        found: deque[Any] = deque(maxlen=count_max)
-        try:
-            async for event in stream:
-                found.append(event)
-        except aio.AioRpcError as failure:
-            raise error_of(failure) or Unavailable(failure.details() or "") from None
-        return list(reversed(found))
 
     @property
     def endpoint(self) -> tuple[str, Tls, Sequence[tuple[str, str]]]:

@@ -6,14 +6,17 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from qm.api.gate.delegation import Delegation
 from qm.api.gate.events import EventLog
 from qm.api.gate.operations import NoConsole
+from qm.api.propose.event_recorder import RECORD_EVERY_S, STOPPING_MAX_S, EventRecorder
 from qm.api.server import ApiConfig, ApiServer
 from qm.archive.limits import STEP_EVERY_S
 from qm.client.calls import Tls
+from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.console.people import Access
 from qm.console.server import ConsoleServer, Files
 from qm.edge.edge import NO_LEADER
@@ -111,7 +114,12 @@ class Service:
         self._announcer = Announcer(self.replicated, addresses, channels, config)
         self.members: Final = Members(self.replicated, channels, self._announcer, self.inspect)
         self._auditor = self._new_auditor()
-        self._timekeeper = Timekeeper(self.replicated.clock, self.members, metrics)
+        self._timekeeper = Timekeeper(
+            self.replicated.clock,
+            self.members,
+            metrics,
+            on_step=lambda text: self._note("clock_step", text),
+        )
         self.replicated.before_leading = self._timekeeper.before_leading
         self.keys: Final = NodeKeys(config, self.replicated)
         seals = BodySeals(self.keys, self.replicated, metrics)
@@ -121,7 +129,11 @@ class Service:
             config, self.replicated, metrics, self.keys, seals, platform.bind
         )
         self._drain = Drain(
-            self.replicated, self.msmq, self.members.inspect_all, self.members.transfer
+            self.replicated,
+            self.msmq,
+            self.members.inspect_all,
+            self.members.transfer,
+            self._note,
         )
         self.copies: Final = Copies(
             self.replicated.driver.scrub.entry,
@@ -131,6 +143,8 @@ class Service:
         self._signer = ExportSigner(config.storage, config.data, metrics)
         # Wall time of this node, as in its log; cluster time is unknown before the first entry.
         self._events = EventLog(wall_ms)
+        self._recorder = EventRecorder(self.replicated, metrics)
+        self._events.on_add = self._recorder.take
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self._delegation = Delegation()
         self.console: Final = self._new_console(tls)
@@ -289,6 +303,9 @@ class Service:
         chance = random.Random(os.urandom(16))
         return self._platform.transport(grpc_config, events, chance.randrange)
 
+    def _note(self, name: str, text: str) -> None:
+        self._journal.note(name, text)
+
     def _audit_management(self, name: str, principal: str, text: str) -> None:
         self._events.add("control", name, text, principal=principal)
 
@@ -351,6 +368,7 @@ class Service:
         if self.console is not None:
             await self.console.start()
         self._begin_rounds()
+        self._note("started", f"{self._config.name} started, version {self.operations.version}")
 
     def _begin_rounds(self) -> None:
         keeping, begin = self._keeping, self._rounds.begin
@@ -370,6 +388,7 @@ class Service:
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks, is_durable=True)
         begin("roster", ASK_EVERY_S, self._look_for_members)
         begin("clock", WATCH_EVERY_S, self._timekeeper.watch)
+        begin("events", RECORD_EVERY_S, self._recorder.step)
         if self._archiving is not None:
             begin("archive", STEP_EVERY_S, self._archiving.archiver.step)
         if self._config.kubernetes.label_leader:
@@ -404,13 +423,21 @@ class Service:
     async def stop(self) -> None:
         """Finish accepted work, hand leadership over, and close."""
         self._is_stopping = True
+        self._note("stopping", f"{self._config.name} stops as it was asked to")
         await self.msmq.drain()
         await self.windows.stop()
         await self._stop_console()
         await self.api.stop()
         await self.msmq.stop()
         await self._end_rounds()
+        await self._leave_events()
         await self.replicated.stop()
+
+    async def _leave_events(self) -> None:
+        """Have the last events recorded, if that is possible now."""
+        with suppress(TimeoutError, Unavailable, OutcomeUnknown):
+            async with asyncio.timeout(STOPPING_MAX_S):
+                await self._recorder.step()
 
     async def abort(self) -> None:
         """Close at once; only durable data stays."""

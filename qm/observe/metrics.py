@@ -143,6 +143,10 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric(
         "quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",), values=ALARMS,
     ),
+    Metric(
+        "quorate_events_dropped_total", _COUNTER,
+        "Events of this node that are missing in the cluster's history", ("reason",),
+    ),
     Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),
     Metric("quorate_clock_steps_total", _COUNTER, "Steps of the wall clock"),
     Metric(

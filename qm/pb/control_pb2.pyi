@@ -3617,11 +3617,15 @@ class Event(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     DETAILS_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """Rises by 1 on this node; a gap means that older events were dropped."""
+    """Rises by 1 on this node, or in the history of the cluster; a gap means that older events were
+    dropped.
+    """
     time_ms: _builtins.int
-    """UTC milliseconds."""
+    """UTC milliseconds: of the node's clock or, in the history, cluster time."""
     node: _builtins.str
+    """Where it happened."""
     kind: _builtins.str
     """"control", "leadership", "member", "alarm", "session", ..."""
     name: _builtins.str
@@ -3630,6 +3634,8 @@ class Event(_message.Message):
     """Principal that asked for it; "": none."""
     text: _builtins.str
     """One sentence."""
+    index: _builtins.int
+    """In the history: the entry of the log that recorded it."""
     @_builtins.property
     def details(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     def __init__(
@@ -3643,14 +3649,79 @@ class Event(_message.Message):
         principal: _builtins.str = ...,
         text: _builtins.str = ...,
         details: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "kind", b"kind", "name", b"name", "node", b"node", "number", b"number", "principal", b"principal", "text", b"text", "time_ms", b"time_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "index", b"index", "kind", b"kind", "name", b"name", "node", b"node", "number", b"number", "principal", b"principal", "text", b"text", "time_ms", b"time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Event: _TypeAlias = Event  # noqa: Y015
+
+@_typing.final
+class ListEventsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    LATEST_FIELD_NUMBER: _builtins.int
+    after: _builtins.int
+    """Only those after this number."""
+    since_ms: _builtins.int
+    """Only those since this cluster time, UTC milliseconds."""
+    limit: _builtins.int
+    """0: 100; 1,000 at most."""
+    latest: _builtins.bool
+    """Of more than `limit` events the last ones, not the first."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """control, leadership, member, alarm. Empty: all."""
+
+    def __init__(
+        self,
+        *,
+        after: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        limit: _builtins.int = ...,
+        latest: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "kinds", b"kinds", "latest", b"latest", "limit", b"limit", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsRequest: _TypeAlias = ListEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListEventsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    """There are more: call again with `after`, unless these are the last ones."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___Event]:
+        """By ascending number."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___Event] | None = ...,
+        has_more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "has_more", b"has_more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsReply: _TypeAlias = ListEventsReply  # noqa: Y015
 
 @_typing.final
 class StreamEventsRequest(_message.Message):
@@ -3659,10 +3730,13 @@ class StreamEventsRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     KINDS_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
     after: _builtins.int
     """Begin after this number; 0: with the oldest one kept."""
     follow: _builtins.bool
     """Continue with new events; otherwise end with the newest."""
+    cluster: _builtins.bool
+    """The history of the cluster instead, with its own numbers."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty: all."""
@@ -3673,10 +3747,11 @@ class StreamEventsRequest(_message.Message):
         after: _builtins.int = ...,
         follow: _builtins.bool = ...,
         kinds: _abc.Iterable[_builtins.str] | None = ...,
+        cluster: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "follow", b"follow", "kinds", b"kinds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "cluster", b"cluster", "follow", b"follow", "kinds", b"kinds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

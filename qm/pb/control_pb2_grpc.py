@@ -91,6 +91,11 @@ class ClusterControlStub:
                 request_serializer=qm_dot_pb_dot_control__pb2.ScrubRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_control__pb2.ScrubReply.FromString,
                 _registered_method=True)
+        self.ListEvents = channel.unary_unary(
+                '/quorate.control.v1.ClusterControl/ListEvents',
+                request_serializer=qm_dot_pb_dot_control__pb2.ListEventsRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ListEventsReply.FromString,
+                _registered_method=True)
         self.CanStop = channel.unary_unary(
                 '/quorate.control.v1.ClusterControl/CanStop',
                 request_serializer=qm_dot_pb_dot_control__pb2.CanStopRequest.SerializeToString,
@@ -178,6 +183,13 @@ class ClusterControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListEvents(self, request, context):
+        """The history of the cluster, which all nodes have: it outlives them. Since apply version 8.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CanStop(self, request, context):
         """Whether a node can stop without loss of quorum.
         """
@@ -249,6 +261,11 @@ def add_ClusterControlServicer_to_server(servicer, server):
                     servicer.StartScrub,
                     request_deserializer=qm_dot_pb_dot_control__pb2.ScrubRequest.FromString,
                     response_serializer=qm_dot_pb_dot_control__pb2.ScrubReply.SerializeToString,
+            ),
+            'ListEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvents,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ListEventsRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ListEventsReply.SerializeToString,
             ),
             'CanStop': grpc.unary_unary_rpc_method_handler(
                     servicer.CanStop,
@@ -560,6 +577,33 @@ class ClusterControl:
             '/quorate.control.v1.ClusterControl/StartScrub',
             qm_dot_pb_dot_control__pb2.ScrubRequest.SerializeToString,
             qm_dot_pb_dot_control__pb2.ScrubReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.ClusterControl/ListEvents',
+            qm_dot_pb_dot_control__pb2.ListEventsRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ListEventsReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -2842,7 +2886,8 @@ class NodeControlServicer:
     """
 
     def StreamEvents(self, request, context):
-        """The journal of this node, not of the cluster: oldest event first, then as they happen.
+        """Events of this node since it started, or the history of the cluster: oldest event first, then as
+        they happen.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

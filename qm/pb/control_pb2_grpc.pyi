@@ -58,6 +58,8 @@ class ClusterControlStub:
     """How far the nodes have read back and checked what they store."""
     StartScrub: _grpc.UnaryUnaryMultiCallable[_control_pb2.ScrubRequest, _control_pb2.ScrubReply]
     """The nodes read everything back now, without rests."""
+    ListEvents: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListEventsRequest, _control_pb2.ListEventsReply]
+    """The history of the cluster, which all nodes have: it outlives them. Since apply version 8."""
     CanStop: _grpc.UnaryUnaryMultiCallable[_control_pb2.CanStopRequest, _control_pb2.CanStopReply]
     """Whether a node can stop without loss of quorum."""
     MarkAudit: _grpc.UnaryUnaryMultiCallable[_control_pb2.MarkAuditRequest, _control_pb2.MarkAuditReply]
@@ -83,6 +85,8 @@ class ClusterControlAsyncStub(ClusterControlStub):
     """How far the nodes have read back and checked what they store."""
     StartScrub: _aio.UnaryUnaryMultiCallable[_control_pb2.ScrubRequest, _control_pb2.ScrubReply]  # type: ignore[assignment]
     """The nodes read everything back now, without rests."""
+    ListEvents: _aio.UnaryUnaryMultiCallable[_control_pb2.ListEventsRequest, _control_pb2.ListEventsReply]  # type: ignore[assignment]
+    """The history of the cluster, which all nodes have: it outlives them. Since apply version 8."""
     CanStop: _aio.UnaryUnaryMultiCallable[_control_pb2.CanStopRequest, _control_pb2.CanStopReply]  # type: ignore[assignment]
     """Whether a node can stop without loss of quorum."""
     MarkAudit: _aio.UnaryUnaryMultiCallable[_control_pb2.MarkAuditRequest, _control_pb2.MarkAuditReply]  # type: ignore[assignment]
@@ -171,6 +175,14 @@ class ClusterControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ScrubReply, _abc.Awaitable[_control_pb2.ScrubReply]]:
         """The nodes read everything back now, without rests."""
+
+    @_abc_1.abstractmethod
+    def ListEvents(
+        self,
+        request: _control_pb2.ListEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListEventsReply, _abc.Awaitable[_control_pb2.ListEventsReply]]:
+        """The history of the cluster, which all nodes have: it outlives them. Since apply version 8."""
 
     @_abc_1.abstractmethod
     def CanStop(
@@ -841,7 +853,9 @@ class NodeControlStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> NodeControlAsyncStub: ...
     StreamEvents: _grpc.UnaryStreamMultiCallable[_control_pb2.StreamEventsRequest, _control_pb2.Event]
-    """The journal of this node, not of the cluster: oldest event first, then as they happen."""
+    """Events of this node since it started, or the history of the cluster: oldest event first, then as
+    they happen.
+    """
     SetLogLevel: _grpc.UnaryUnaryMultiCallable[_control_pb2.SetLogLevelRequest, _control_pb2.SetLogLevelReply]
     GetDiagnostics: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetDiagnosticsRequest, _control_pb2.Diagnostics]
     """What a support case needs from this node; it contains no secrets and no messages."""
@@ -856,7 +870,9 @@ class NodeControlAsyncStub(NodeControlStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StreamEvents: _aio.UnaryStreamMultiCallable[_control_pb2.StreamEventsRequest, _control_pb2.Event]  # type: ignore[assignment]
-    """The journal of this node, not of the cluster: oldest event first, then as they happen."""
+    """Events of this node since it started, or the history of the cluster: oldest event first, then as
+    they happen.
+    """
     SetLogLevel: _aio.UnaryUnaryMultiCallable[_control_pb2.SetLogLevelRequest, _control_pb2.SetLogLevelReply]  # type: ignore[assignment]
     GetDiagnostics: _aio.UnaryUnaryMultiCallable[_control_pb2.GetDiagnosticsRequest, _control_pb2.Diagnostics]  # type: ignore[assignment]
     """What a support case needs from this node; it contains no secrets and no messages."""
@@ -874,7 +890,9 @@ class NodeControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.StreamEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_control_pb2.Event], _abc.AsyncIterator[_control_pb2.Event]]:
-        """The journal of this node, not of the cluster: oldest event first, then as they happen."""
+        """Events of this node since it started, or the history of the cluster: oldest event first, then as
+        they happen.
+        """
 
     @_abc_1.abstractmethod
     def SetLogLevel(

@@ -24,12 +24,8 @@ from qm.store.rocks import PinnedRows, RocksState, open_database
 from raft.log.files import FatalDiskError
 
 COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
-ALARM_DIVERGED: Final = "diverged"
-"""Members' states differ at an audit mark."""
 UNREADABLE: Final = b"unreadable state"
 """Reported by a node whose rows cannot be read; no digest ever equals it."""
-
-
 UNREADABLE_ROW: Final = (DatabaseError, FatalDiskError, ValueError, struct.error)
 """What reading damaged rows raises; msgspec's errors are ValueErrors."""
 

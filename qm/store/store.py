@@ -25,8 +25,8 @@ from qm.model.queries import View
 from qm.model.state.tables import Table
 from qm.model.values.commands import AuditMark, AuditResult, CommandBatch, LeaderActivated
 from qm.model.values.effects import Applied
-from qm.model.values.limits import APPLY_VERSION
-from qm.store.audit import ALARM_DIVERGED, Mark, MarkCopy, MarkGone, copied
+from qm.model.values.limits import ALARM_DIVERGED, APPLY_VERSION
+from qm.store.audit import Mark, MarkCopy, MarkGone, copied
 from qm.store.bodies.body_places import Bodies
 from qm.store.codec import decode_entry
 from qm.store.database import Database, DatabaseFull

@@ -1,6 +1,7 @@
 """Nodes as processes: `qm dev`, SIGKILL, exit codes. Nothing acknowledged may be lost."""
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -103,14 +104,20 @@ def client(layout: Layout, nodes: list[DevNode]) -> Client:
 
 
 async def create_queue(layout: Layout, nodes: list[DevNode], name: str) -> None:
+    await ask(layout, nodes, "queue", "create", f".\\private$\\{name}")
+
+
+async def ask(layout: Layout, nodes: list[DevNode], *arguments: str) -> str:
+    """Run a command as an admin; return what it said."""
     code, said = await qm(
-        *("queue", "create", f".\\private$\\{name}"),
+        *arguments,
         *("--endpoint", ",".join(node.api for node in nodes)),
         *("--tls-authority", str(layout.pki / "authority.pem")),
         *("--tls-certificate", str(layout.pki / "admin.pem")),
         *("--tls-key", str(layout.pki / "admin.key")),
     )
     assert code == 0, said
+    return said
 
 
 async def receive_all(layout: Layout, nodes: list[DevNode]) -> list[str]:
@@ -145,6 +152,12 @@ def test_nothing_acknowledged_is_lost_when_the_leader_or_everybody_is_killed(
                     sent.append(text)
             await leader_of(nodes)
             assert await receive_all(layout, nodes) == sent
+            told = await ask(layout, nodes, "events", "--kind", "control")
+            assert "CreateQueue by admin: OK" in told
+            history = json.loads(await ask(layout, nodes, "cluster", "history", "-o", "json"))
+            terms = [row["term"] for row in history]
+            assert terms == sorted(set(terms)), history
+            assert len(terms) >= 2, "the leader was killed, and then everybody"
 
     run(scenario())
 

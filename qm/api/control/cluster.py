@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import asdict
 from typing_extensions import override
 
+from qm.api.control.history import History
 from qm.api.gate.calls import Context
 from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, OutOfTime
 from qm.api.gate.operations import Operations
@@ -41,6 +42,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         self._membership = membership
         self._operations = operations
         self._decider = decider
+        self._history = History(cluster)
 
     # Status ------------------------------------------------------------------------------
 
@@ -114,6 +116,12 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             shown.command_version = status.command_version
             shown.clock_offset_ms = status.wall_clock_ms - self._cluster.now_ms()
         return shown
+
+    @override
+    async def ListEvents(
+        self, request: pb.ListEventsRequest, context: Context
+    ) -> pb.ListEventsReply:
+        return await self._history.page(request)
 
     # Members -----------------------------------------------------------------------------
 

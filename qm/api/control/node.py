@@ -6,6 +6,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from qm.api.control.history import History
 from qm.api.gate.calls import Context
 from qm.api.gate.errors import InvalidArgument, Unsupported
 from qm.api.gate.events import EventLog
@@ -26,11 +27,16 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
         self._cluster = cluster
         self._operations = operations
         self._events = events
+        self._history = History(cluster)
 
     @override
     async def StreamEvents(
         self, request: pb.StreamEventsRequest, context: Context
     ) -> AsyncIterator[pb.Event]:
+        if request.cluster:
+            async for kept in self._history.read(request):
+                yield kept
+            return
         kinds = frozenset(request.kinds)
         async for event in self._events.read(request.after, follow=request.follow):
             if not kinds or event.kind in kinds:

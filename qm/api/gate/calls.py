@@ -41,6 +41,7 @@ from qm.api.gate.refusals import subject
 from qm.api.gate.roles import Rule, rule_of
 from qm.api.gate.turns import Turns
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
+from qm.model.values.commands import ControlCall
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.store.bodies.body_places import BodyDamaged, BodyUnopened
@@ -63,6 +64,9 @@ _LIMITS: Final = {
 DETAIL_MAX_CHARS: Final = 200
 """Length of a request's field in an event."""
 _CALLER: ContextVar[Principal] = ContextVar("caller")
+_IN_HISTORY: ContextVar[list[bool]] = ContextVar("in_history")
+"""Not empty once an entry has recorded the call."""
+_METHOD: ContextVar[str] = ContextVar("method")
 _CALL_ID: ContextVar[Callable[[], str]] = ContextVar("call_id")
 SESSION_EPOCH_KEY: Final = "quorate-session-epoch"
 """Metadata: the epoch that a client holds of its session (docs/client.md)."""
@@ -90,6 +94,17 @@ def caller() -> Principal:
 def call_id() -> str:
     """Return the name of the call being served, the same when its caller repeats it."""
     return _CALL_ID.get()()
+
+
+def control_call(node: str, request: Message) -> ControlCall:
+    """Return the call being served as the entry that carries it out records it."""
+    verb = _METHOD.get().rpartition("/")[2]
+    return ControlCall(node, caller().name, verb, short_fields(request))
+
+
+def is_in_history() -> None:
+    """Note that an entry has recorded the call being served."""
+    _IN_HISTORY.get().append(True)
 
 
 def session_epoch() -> int:
@@ -124,6 +139,8 @@ def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | No
         return found[0]
 
     _CALLER.set(who)
+    _METHOD.set(method)
+    _IN_HISTORY.set([])
     _CALL_ID.set(name)
     _METADATA.set(metadata)
 
@@ -439,7 +456,8 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             verb,
             f"{verb} by {name or 'an unknown caller'}: {outcome[0]}",
             principal=name,
-            details=_details(request, outcome[0]),
+            details={"code": outcome[0]} | short_fields(request),
+            is_in_history=bool(_IN_HISTORY.get(())),
         )
 
 
@@ -453,9 +471,9 @@ def _demand_role(method: str, rule: Rule | None, principal: Principal) -> None:
         )
 
 
-def _details(request: Any, code: str) -> dict[str, str]:
+def short_fields(request: Any) -> dict[str, str]:
     """Return the short texts and numbers of a request, never bytes."""
-    details = {"code": code}
+    details: dict[str, str] = {}
     if isinstance(request, Message):
         for field, value in request.ListFields():
             if isinstance(value, Message):

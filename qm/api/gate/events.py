@@ -41,6 +41,8 @@ class EventLog:
         self._events: deque[Event] = deque(maxlen=kept_max)
         self._number = 0
         self._news = asyncio.Event()
+        self.on_add: Callable[[Event], None] | None = None
+        """Called for each event that the replicated history does not have yet."""
 
     def add(
         self,
@@ -50,24 +52,22 @@ class EventLog:
         *,
         principal: str = "",
         details: Mapping[str, str] | None = None,
+        is_in_history: bool = False,
     ) -> None:
-        """Append an event; text that is too long is cut."""
+        """Append an event; text that is too long is cut.
+
+        `is_in_history`: the replicated history has it from elsewhere.
+        """
         self._number += 1
         kept = {
             key: value[:TEXT_MAX_CHARS]
             for key, value in list((details or {}).items())[:DETAILS_MAX]
         }
-        self._events.append(
-            Event(
-                self._number,
-                self._clock_ms(),
-                kind,
-                name,
-                principal,
-                text[:TEXT_MAX_CHARS],
-                kept,
-            )
-        )
+        text = text[:TEXT_MAX_CHARS]
+        event = Event(self._number, self._clock_ms(), kind, name, principal, text, kept)
+        self._events.append(event)
+        if self.on_add is not None and not is_in_history:
+            self.on_add(event)
         self._news.set()
         self._news = asyncio.Event()
 

@@ -51,7 +51,7 @@ RULES: Final[Mapping[str, Rule]] = {
     **_reads(_DATA, CLIENTS, "CommitTransaction", "AbortTransaction"),
     **_reads(f"{_CONTROL}.ClusterControl", NODES, "GetStatus", "ListMembers", "CanStop"),
     **_changes(f"{_CONTROL}.ClusterControl", NODES, "TransferLeadership", "Drain", "Undrain"),
-    **_reads(f"{_CONTROL}.ClusterControl", OPERATORS, "GetScrub"),
+    **_reads(f"{_CONTROL}.ClusterControl", OPERATORS, "GetScrub", "ListEvents"),
     **_changes(f"{_CONTROL}.ClusterControl", OPERATORS, "MarkAudit", "StartScrub"),
     **_changes(f"{_CONTROL}.ClusterControl", ADMINS, "AddMember", "RemoveMember"),
     **_changes(f"{_CONTROL}.ClusterControl", ADMINS, "PromoteMember", "ReplaceMember"),

@@ -15,12 +15,13 @@ from uuid import UUID
 import msgspec
 from google.protobuf.message import Message
 
-from qm.api.gate.calls import call_id, caller
+from qm.api.gate.calls import call_id, caller, control_call, is_in_history
 from qm.api.propose.proposer import REPEAT_FOR_S, RETRY_PAUSE_S, Proposer
 from qm.cluster.cluster import Cluster, Unavailable
 from qm.model.clients.control_requests import CONTROL_ID_BYTES, control_result
 from qm.model.values.commands import Command, Request
 from qm.model.values.effects import Outcome
+from qm.model.values.limits import VERSION_OF_EVENTS
 
 UNNUMBERED: Final = Request("", 0, 0)
 """The request of a control command, before `Decider` names it."""
@@ -49,10 +50,16 @@ class Decider:
         control_id = _control_id(asked)
         await self._cluster.read_barrier()
         known = control_result(self._cluster.view.ledger, control_id)
-        if known is not None:
-            return known
-        request = msgspec.structs.replace(UNNUMBERED, control_id=control_id)
-        return await self.decide(msgspec.structs.replace(make(), request=request))
+        if known is None:
+            call = None
+            if self._cluster.view.counters().apply_version >= VERSION_OF_EVENTS:
+                call = control_call(self._cluster.node, asked)
+            request = msgspec.structs.replace(UNNUMBERED, control_id=control_id, call=call)
+            known = await self.decide(msgspec.structs.replace(make(), request=request))
+            if call is None:
+                return known
+        is_in_history()
+        return known
 
     async def decide(self, command: Command) -> Outcome:
         """Like `once`, for a command without a request, which may be done twice without harm."""

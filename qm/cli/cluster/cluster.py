@@ -8,6 +8,7 @@ import click
 from qm.cli.cluster.cluster_control import COMMANDS
 from qm.cli.cluster.cluster_recover import recover
 from qm.cli.cluster.node import CONFIG_OPTION
+from qm.cli.cluster.watch import history
 
 
 @click.group()
@@ -33,5 +34,5 @@ def init(path: Path, name: str, dns_name: str) -> None:
         raise click.ClickException(str(error)) from error
 
 
-for command in (*COMMANDS, recover):
+for command in (*COMMANDS, recover, history):
     cluster.add_command(command)

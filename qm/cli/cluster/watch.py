@@ -1,8 +1,9 @@
-"""`qm events` and `qm top`: events and traffic as they happen."""
+"""`qm events`, `qm cluster history` and `qm top`: what happened and what happens."""
 
 import asyncio
 import json
 import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -17,34 +18,127 @@ _SUBJECTS: Final = frozenset(
 )
 """Details of an event that name its subject."""
 
+KINDS: Final = ("control", "leadership", "member", "alarm")
+EVENTS_MAX: Final = 1_000
+FOLLOW_EVERY_S: Final = 1.0
+_U64_MAX: Final = (1 << 64) - 1
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_AGE_MAX_S: Final = 1 << 40
+
+
+def _since_ms(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int:
+    """Return the time that an age or an ISO 8601 time means, UTC."""
+    if not text:
+        return 0
+    number, unit = text[:-1], text[-1]
+    if unit in _UNITS_S and number.isascii() and number.isdigit():
+        return int(
+            max(0.0, time.time() - min(int(number[:16]) * _UNITS_S[unit], _AGE_MAX_S)) * 1000
+        )
+    try:
+        at = datetime.fromisoformat(text)
+        return max(0, int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is neither an age such as 90s, 30m, 2h or 7d nor a time such as"
+            " 2026-05-01T12:00 (UTC)"
+        ) from None
+
 
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new events, until interrupted.")
-@click.option("--kind", "kinds", multiple=True, help="control, leadership, ...; repeatable.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Start after this number.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="Only events of this kind; repeatable.",
+)
+@click.option(
+    "--since", "since_ms", callback=_since_ms, metavar="TIME", help="Such as 2h, 7d or 2026-05-01."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, EVENTS_MAX),
+    default=100,
+    show_default=True,
+    help="At most the last so many or, with --after, the first.",
+)
+@click.option(
+    "--after", type=click.IntRange(0, _U64_MAX), default=0, help="Start after this number."
+)
 @output_option
 @connected
 def events(
-    connection: Connection, follow: bool, kinds: tuple[str, ...], after: int, output: str
+    connection: Connection,
+    follow: bool,
+    kinds: tuple[str, ...],
+    since_ms: int,
+    limit: int,
+    after: int,
+    output: str,
 ) -> None:
-    """Print the events of one node, oldest first; with -o json, one per line."""
-    from qm.client.errors import error_of
-    from qm.pb import control_pb2
+    """Print the cluster's events, oldest first; with -o json, one per line.
+
+    Every node has them, also those of nodes that are gone.
+    """
 
     async def work(wire: Any) -> None:
-        from grpc import aio
-
-        request = control_pb2.StreamEventsRequest(after=after, follow=follow, kinds=kinds)
-        try:
-            async for event in wire.stubs().nodes.StreamEvents(request):
+        last = after
+        wanted = {"limit": limit, "latest": not after}
+        while True:
+            reply = await _events(wire, after=last, since_ms=since_ms, kinds=kinds, **wanted)
+            for event in reply.events:
+                last = event.number
                 _print(event, output)
-        except aio.AioRpcError as failure:
-            raise error_of(failure) or click.ClickException(failure.details() or "") from None
+            if not follow:
+                return
+            wanted = {"limit": EVENTS_MAX}
+            if not reply.has_more:
+                await asyncio.sleep(FOLLOW_EVERY_S)
 
     try:
         connection.run(work)
     except KeyboardInterrupt:
         return
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, EVENTS_MAX), default=50, show_default=True)
+@output_option
+@connected
+def history(connection: Connection, limit: int, output: str) -> None:
+    """List the cluster's leaders, the present one last: in which term, since when, for how long."""
+    from qm.cli.cluster.cluster_control import get_status
+
+    async def work(wire: Any) -> tuple[Any, Any]:
+        reply = await _events(wire, kinds=["leadership"], limit=limit, latest=True)
+        return reply.events, await get_status(wire)
+
+    found, status = connection.run(work)
+    ends = [event.time_ms for event in found[1:]] + [0]
+    rows = [
+        {
+            "term": int(event.details["term"]),
+            "leader": event.node,
+            "since": instant(event.time_ms // 1000),
+            "seconds": (end_ms - event.time_ms) / 1000 if end_ms else None,
+            "index": event.index,
+        }
+        for event, end_ms in zip(found, ends, strict=False)
+    ]
+    if status.leader and (not rows or rows[-1]["term"] < status.term):
+        # It leads since before the history began: the cluster is new, or was upgraded.
+        present = {"since": "", "seconds": None, "index": None}
+        rows.append({"term": status.term, "leader": status.leader} | present)
+    show_rows(rows, ("term", "leader", "since", "seconds", "index"), output)
+
+
+async def _events(wire: Any, **wanted: Any) -> Any:
+    from qm.pb import control_pb2
+
+    request = control_pb2.ListEventsRequest(**wanted)
+    return await wire.call(lambda stubs: stubs.cluster.ListEvents, request)
 
 
 @click.command()

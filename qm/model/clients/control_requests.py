@@ -15,8 +15,8 @@ from qm.model.state.ledger import Ledger
 from qm.model.state.tables import Table
 from qm.model.values.commands import ControlCall
 from qm.model.values.effects import Outcome
+from qm.model.values.event_records import ControlRequests, ControlResult
 from qm.model.values.limits import CONTROL_RESULTS_MAX
-from qm.model.values.records import ControlRequests, ControlResult
 from qm.wire.codes import ErrorCode
 
 CONTROL_ID_BYTES: Final = 16

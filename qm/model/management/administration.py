@@ -1,5 +1,6 @@
 """Creation and settings of the queue manager and its queues ([MS-MQDMPR] 3.1.7.1.3, .4, .33)."""
 
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,7 @@ from qm.model.values.elements import (
     QueueType,
 )
 from qm.model.values.limits import (
+    ALARM_DIVERGED,
     APPLY_VERSION,
     ORDER_ACK_ORDINALS,
     POISON_SUBQUEUE,
@@ -217,8 +219,15 @@ class Administration:
         """Change no row: each node takes its digest at this entry."""
         return Outcome(MQ_OK)
 
-    def apply_audit_result(self, _command: AuditResult) -> Outcome:
-        """Change no row: each node compares the digest that it took."""
+    def apply_audit_result(self, command: AuditResult) -> Outcome:
+        """Keep which nodes differ from most; each node compares the digest that it took."""
+        digests = command.digests
+        counts = Counter(digests.values())
+        if len(counts) > 1:
+            most = max(sorted(counts), key=counts.__getitem__)
+            others = sorted(name for name, digest in digests.items() if digest != most)
+            text = f"{', '.join(others)}: another state than most at audit mark {command.number}"
+            self._events.add(EventKind.ALARM, ALARM_DIVERGED, text)
         return Outcome(MQ_OK)
 
     # Queues ------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from qm.model.queries.view import View, page_size
 from qm.model.state.events import META_EVENTS
 from qm.model.state.tables import Table
 from qm.model.values.elements import EventKind
+from qm.model.values.event_records import Event, EventNumbers
 from qm.model.values.limits import EVENTS_PER_KIND_MAX
-from qm.model.values.records import Event, EventNumbers, decode
+from qm.model.values.records import decode
 from qm.model.values.rows import EVENT_KEY
 
 

@@ -13,6 +13,13 @@ from qm.model.state.tables import Table
 from qm.model.values.commands import ControlCall, RecordEvents
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import EventKind
+from qm.model.values.event_records import (
+    Event,
+    EventNumbers,
+    EventReporter,
+    EventReporters,
+    EventsOfKind,
+)
 from qm.model.values.limits import (
     EVENT_DETAIL_MAX_CHARS,
     EVENT_DETAILS_MAX,
@@ -23,13 +30,6 @@ from qm.model.values.limits import (
     EVENTS_PER_COMMAND_MAX,
     EVENTS_PER_KIND_MAX,
     VERSION_OF_EVENTS,
-)
-from qm.model.values.records import (
-    Event,
-    EventNumbers,
-    EventReporter,
-    EventReporters,
-    EventsOfKind,
 )
 from qm.model.values.rows import EVENT_KEY
 from qm.wire.codes import ErrorCode
@@ -94,14 +94,14 @@ class Events:
     def called(self, call: ControlCall, status: int) -> None:
         """Keep a control call that this entry carried out or refused."""
         who = call.principal or "an unknown caller"
-        result = "done" if status == MQ_OK else f"refused, {status:#010x}"
+        code = "OK" if status == MQ_OK else f"{status:#010x}"
         self.add(
             EventKind.CONTROL,
             call.method,
-            f"{call.method} by {who[:EVENT_PRINCIPAL_MAX_CHARS]}: {result}",
+            f"{call.method} by {who[:EVENT_PRINCIPAL_MAX_CHARS]}: {code}",
             node=call.node,
             principal=call.principal,
-            details=call.details,
+            details=call.details | {"code": code},
         )
 
     def apply_record_events(self, command: RecordEvents) -> Outcome:

@@ -153,6 +153,8 @@ HISTORY_ROWS_PER_SOURCE_MAX: Final = 262_144
 """16 MiB of bitmaps; beyond it, the oldest bucket of that source is evicted, with an alarm."""
 HISTORY_HORIZON_DEFAULT_MS: Final = 7 * 24 * 3600 * 1000
 """How long an infinite TimeToReachQueue is remembered (DESIGN section 4, Duplicates)."""
+ALARM_DIVERGED: Final = "diverged"
+"""Members have different digests."""
 ALARM_HISTORY_EVICTED: Final = "history_evicted"
 ALARM_JOURNAL_DROPPED: Final = "journal_copy_dropped"
 ALARM_NAMING_LIMIT: Final = "naming_limit"

@@ -42,10 +42,13 @@ class Timekeeper:
         peers: Peers,
         metrics: Metrics,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        on_step: Callable[[str], None] = lambda text: None,
     ) -> None:
+        """`on_step` is told that this node's wall clock was set."""
         self._clock = clock
         self._peers = peers
         self._monotonic_ns = monotonic_ns
+        self._on_step = on_step
         self._offset = metrics.gauge("quorate_clock_offset_seconds")
         self._steps = metrics.counter("quorate_clock_steps_total")
         self._jumped = metrics.counter("quorate_clock_jumped_seconds_total")
@@ -123,7 +126,9 @@ class Timekeeper:
         step, self._difference_ms = difference - self._difference_ms, difference
         if abs(step) > STEP_MS:
             self._steps.inc()
-            logger.warning("the wall clock was set by %d ms: cluster time ignores it", step)
+            text = f"the wall clock was set by {step} ms: cluster time ignores it"
+            logger.warning("%s", text)
+            self._on_step(text)
         self._offset.set((wall_ms() - self._clock.now_ms()) / 1000)
         await self._read(self._peers.count())
 

@@ -28,13 +28,17 @@ class Drain:
         msmq: MsmqEndpoint,
         inspect_all: Callable[[], Awaitable[Mapping[str, relay_pb2.InspectReply]]],
         transfer: Callable[[str], Awaitable[None]],
+        note: Callable[[str, str], None],
     ) -> None:
-        """`inspect_all` asks the members for their states; `transfer` hands leadership to one."""
+        """`inspect_all` asks the members for their states; `transfer` hands leadership to one;
+        `note` keeps an event, by name and text.
+        """
         self.is_draining = False
         self._replicated = replicated
         self._msmq = msmq
         self._inspect_all = inspect_all
         self._transfer = transfer
+        self._note = note
 
     async def begin(self) -> None:
         """Acknowledge what was read from peers, close their sessions, and hand over.
@@ -46,6 +50,7 @@ class Drain:
             self.is_draining = True
             self._replicated.driver.stand_back(True)
             logger.info("this node drains")
+            self._note("drain", f"{self._replicated.node} drains")
             await self._msmq.drain()
             await self._msmq.stop()
         try:
@@ -63,6 +68,7 @@ class Drain:
             await self._msmq.start()
             self._replicated.driver.stand_back(False)
             self.is_draining = False
+            self._note("undrain", f"{self._replicated.node} serves again")
 
     def _follows(self) -> bool:
         driver = self._replicated.driver

@@ -12,6 +12,7 @@ from qm.api.gate.events import EventLog
 from qm.cluster.cluster import ClusterListener, Leadership
 from qm.model.values.effects import Applied, Suspicion
 from qm.model.values.limits import (
+    ALARM_DIVERGED,
     ALARM_NAMING_LIMIT,
     ALARM_PEER_ELSEWHERE,
     ALARM_PEER_MOVED,
@@ -66,7 +67,8 @@ class Journal(ClusterListener):
             self._suspect(suspicion)
         for alarm in applied.alarms:
             if alarm not in peers:
-                self.alarm(alarm, f"{alarm} in entry {applied.index}")
+                text = f"{alarm} in entry {applied.index}"
+                self._raise(alarm, text, is_everywhere=True)
 
     def _suspect(self, suspicion: Suspicion) -> None:
         details = {
@@ -75,7 +77,7 @@ class Journal(ClusterListener):
             "expected": suspicion.expected,
         }
         text = _SUSPICIONS[suspicion.alarm].format(**details)
-        self.alarm(suspicion.alarm, text, details)
+        self._raise(suspicion.alarm, text, details, is_everywhere=True)
         self._lines.warning(suspicion.alarm, text, **details)
 
     @override
@@ -96,6 +98,7 @@ class Journal(ClusterListener):
             "leader",
             text,
             details={"node": leadership.node or "", "term": str(leadership.term)},
+            is_in_history=True,
         )
 
     def note(self, name: str, text: str) -> None:
@@ -104,5 +107,19 @@ class Journal(ClusterListener):
 
     def alarm(self, name: str, text: str, details: Mapping[str, str] | None = None) -> None:
         """Count and keep an alarm."""
+        self._raise(name, text, details)
+
+    def _raise(
+        self,
+        name: str,
+        text: str,
+        details: Mapping[str, str] | None = None,
+        *,
+        is_everywhere: bool = False,
+    ) -> None:
+        """Count and keep an alarm. One that all nodes see enters the history by the leader, or by
+        its entry.
+        """
         self._alarms.labels(alarm=name).inc()
-        self._events.add("alarm", name, text, details=details)
+        is_in_history = is_everywhere and (not self._leadership.is_here or name == ALARM_DIVERGED)
+        self._events.add("alarm", name, text, details=details, is_in_history=is_in_history)

@@ -387,6 +387,27 @@ def test_the_cluster_says_how_it_is(qm: Qm, orders: str) -> None:
     assert "CreateQueue by admin: OK (path_name=QUORATE\\private$\\orders)" in qm("events").stdout
 
 
+def test_the_history_is_told(qm: Qm, orders: str) -> None:
+    (term,) = qm.json("cluster", "history")
+    assert (term["leader"], term["seconds"]) == ("n1", None)
+    assert "n1" in qm("cluster", "history").stdout
+    qm("queue", "set", orders, "--label", "x")
+
+    def told(*options: str) -> list[dict[str, Any]]:
+        return [
+            json.loads(line) for line in qm("events", "-o", "json", *options).stdout.splitlines()
+        ]
+
+    first, second = told("--kind", "control", "--since", "1h")[:2]
+    assert told("--after", str(first["number"]), "--limit", "1", "--kind", "control") == [second]
+    assert {event["kind"] for event in told("--kind", "control")} == {"control"}
+    assert told("--since", "2999-01-01") == []
+    for wrong in ("yesterday", "-1h", "9" * 400, "h", "٣h"):
+        qm("events", "--since", wrong, exit_code=USAGE)
+    assert len(told("--limit", "1")) == 1
+    qm("events", "--kind", "rumour", exit_code=USAGE)
+
+
 def test_completion_is_a_script(qm: Qm) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_QM_COMPLETE" in qm("completion", shell).stdout

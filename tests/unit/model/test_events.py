@@ -74,9 +74,20 @@ def test_a_control_call_is_recorded_by_the_entry_that_carries_it_out(world: Worl
     stale = Request("", 0, 0, b"j" * 16, call=call)
     world.one(commands.SetQueue(stale, queue_id, label, (), if_version=99))
     done, refused = told(world)
-    assert done.event.text == "SetQueue by alice: done"
-    assert (done.event.principal, done.event.details) == ("alice", {"name": "orders"})
+    assert done.event.text == "SetQueue by alice: OK"
+    assert (done.event.principal, done.event.details) == (
+        "alice",
+        {"name": "orders", "code": "OK"},
+    )
     assert f"{ErrorCode.MQ_ERROR_PROPERTIES_CONFLICT:#010x}" in refused.event.text
+
+
+def test_nodes_that_differ_from_most_are_named(world: World) -> None:
+    same, other = b"s" * 16, b"o" * 16
+    world.one(commands.AuditResult(1, {"n1": same, "n2": same, "n3": same}))
+    assert not told(world)
+    world.one(commands.AuditResult(2, {"n1": same, "n2": other, "n3": same}))
+    assert texts(world) == ["n2: another state than most at audit mark 2"]
 
 
 def test_what_a_node_reports_twice_is_recorded_once(world: World) -> None:

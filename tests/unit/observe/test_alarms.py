@@ -6,7 +6,6 @@ from qm.archive.archiver import ALARM_LAG
 from qm.model.values import limits
 from qm.node.upkeep.healer import ALARM_DAMAGED, ALARM_DAMAGED_EVERYWHERE
 from qm.observe.metrics import ALARMS, Metrics
-from qm.store.audit import ALARM_DIVERGED
 from qm.store.reserve import DiskLevel
 from raft.step import AlarmKind
 
@@ -16,7 +15,7 @@ def test_the_table_names_every_alarm() -> None:
     disk = {f"disk_{level.name.lower()}" for level in DiskLevel if level is not DiskLevel.ROOM}
     model = {text for name, text in vars(limits).items() if name.startswith("ALARM_")}
     damage = {ALARM_DAMAGED, ALARM_DAMAGED_EVERYWHERE}
-    assert set(ALARMS) == consensus | disk | model | damage | {ALARM_LAG, ALARM_DIVERGED}
+    assert set(ALARMS) == consensus | disk | model | damage | {ALARM_LAG}
 
 
 def test_an_alarm_counts_from_zero() -> None:

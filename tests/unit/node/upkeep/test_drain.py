@@ -41,6 +41,7 @@ class Cluster:
         self.leader: str | None = "n1.1"
         self.stands_back = False
         self.transfers: list[str] = []
+        self.noted: list[str] = []
         self.on_transfer: list[Callable[[], None]] = []
         self.configuration = Configuration(("n1.1", *(f"{other.node}.1" for other in others)))
         self.driver = self.config = self
@@ -63,9 +64,15 @@ class Cluster:
     def fails(self) -> None:
         raise Unavailable("n2 did not take over")
 
+    def note(self, name: str, text: str) -> None:
+        assert text.startswith(self.node)
+        self.noted.append(name)
+
     def drain(self) -> Drain:
         endpoint = cast(MsmqEndpoint, Endpoint())
-        return Drain(cast(ReplicatedStore, self), endpoint, self.inspect_all, self.transfer)
+        return Drain(
+            cast(ReplicatedStore, self), endpoint, self.inspect_all, self.transfer, self.note
+        )
 
 
 def other(name: str, *, applied: int = 9, takes_messages: bool = True) -> relay_pb2.InspectReply:
@@ -97,6 +104,7 @@ def test_a_leader_hands_over_until_another_one_leads() -> None:
         made = Cluster(other("n2"), other("n3"))
         made.on_transfer = [made.fails, lambda: None, lambda: made.follows("n3.1")]
         await made.drain().begin()
+        assert made.noted == ["drain"]
         assert (made.role, len(made.transfers), made.stands_back) == (Role.FOLLOWER, 3, True)
 
     run(scenario())
