@@ -95,6 +95,12 @@ def test_every_page_is_seen_and_read_by_everybody() -> None:
                 "clients": f"{base}/clients",
                 "transactions": f"{base}/transactions",
                 "events": f"{base}/events",
+                "search": f"{base}/search?text=script",
+                "peers": f"{base}/peers",
+                "opens": f"{base}/opens",
+                "certificates": f"{base}/certificates?who=admin",
+                "settings": f"{base}/settings",
+                "rights": f"{queue}/acl",
                 "error": f"{base}/queues/99999",
             }
             for name, url in pages.items():
@@ -111,6 +117,9 @@ def test_every_page_is_seen_and_read_by_everybody() -> None:
                 await assert_accessible(page, name)
                 await picture(page, name)
                 assert await page.title() != "taken"
+            await page.goto(f"{base}{keys[0]}/edit")
+            await assert_accessible(page, "edit")
+            await picture(page, "edit")
 
     browse(scenario)
 
@@ -131,6 +140,25 @@ def test_a_queue_is_made_used_and_deleted_by_hand() -> None:
         await page.click("text=Delete the queue")
         await page.wait_for_selector("h1:has-text('Queues')")
         assert "by-hand" not in await page.locator("table").inner_text()
+
+    browse(scenario)
+
+
+def test_several_messages_are_chosen_and_moved_by_hand() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        page.on("dialog", lambda dialog: asyncio.ensure_future(dialog.accept()))
+        async with made.client() as client:
+            labels = ["keep", "first", "second"]
+            await client.send(PLAIN, *[Message(body=b"x", label=label) for label in labels])
+        await page.goto(await link_of(page, base, "plain"))
+        for label in labels[1:]:
+            await page.locator(f"tr:has-text('{label}') input[type=checkbox]").check()
+        await page.locator("form[action$='/messages'] input[name=target]").fill("other")
+        await page.click("text=Move the chosen")
+        await page.wait_for_selector("td:has-text('first')", state="detached")
+        assert await page.locator("td:has-text('keep')").count() == 1
+        await page.goto(await link_of(page, base, "other"))
+        assert await page.locator("td:has-text('second')").count() == 1
 
     browse(scenario)
 
