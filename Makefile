@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
-	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-rpc test-rpc bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -223,6 +223,9 @@ bench-security: setup  ## benchmark signatures and ciphers, at the edge and in a
 
 bench-api: setup  ## benchmark the data plane over gRPC: three nodes as processes
 	$(BIN)/python -m tests.bench.api
+
+bench-people: setup  ## measure what people wait for: console, client, command line
+	$(BIN)/python -m tests.bench.people
 
 bench-rpc: setup  ## benchmark remote reads, beside those over gRPC, and readers that wait
 	$(BIN)/python -m tests.bench.rpc

@@ -93,6 +93,8 @@ def plain(value: Any) -> str:
     """Return an attribute or property as text."""
     if isinstance(value, bytes):
         return guid_text(value) if len(value) == 16 else value.hex()
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value))
     return str(value)
 
 
