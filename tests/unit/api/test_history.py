@@ -2,10 +2,11 @@
 
 import grpc
 
+from qm.model.values.limits import VERSION_OF_EVENTS
 from qm.pb import control_pb2 as pb
 from tests.cluster.harness import run
 from tests.unit.api.test_control import Operator, text
-from tests.unit.api.world import refused, world
+from tests.unit.api.world import eventually, refused, world
 
 NEW = r".\private$\new"
 
@@ -21,6 +22,13 @@ def test_all_nodes_tell_the_same_history_of_calls() -> None:
                 made.channel(other) as there,
             ):
                 first, second = Operator(here), Operator(there)
+
+                async def version() -> int:
+                    status = await first.cluster.GetStatus(pb.GetStatusRequest())
+                    found: int = status.apply_version
+                    return found
+
+                await eventually(version, lambda found: found >= VERSION_OF_EVENTS)
                 new = pb.CreateQueueRequest(path_name=NEW)
                 await first.queues.CreateQueue(new)
                 stale = pb.SetQueueRequest(

@@ -17,6 +17,7 @@ from qm.cli.lib.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILAB
 from qm.cli.main import main
 from qm.client.blocking import BlockingClient
 from qm.client.calls import Tls
+from qm.model.values.limits import APPLY_VERSION
 from qm.names.guid import guid_text
 from qm.node.config.schema import MSMQ_PORT
 from qm.session import AcksReceived, Established, Role, Session, SessionConfig
@@ -56,7 +57,11 @@ class Qm:
 @pytest.fixture(scope="module")
 def qm() -> Iterator[Qm]:
     with threaded_node() as (endpoint, tls):
-        yield Qm(endpoint, tls)
+        made = Qm(endpoint, tls)
+        end = time.monotonic() + WAIT_S
+        while made.json("cluster", "status")["apply_version"] < APPLY_VERSION:
+            assert time.monotonic() < end, "the newest apply version is not in force"
+        yield made
 
 
 @pytest.fixture
@@ -398,6 +403,7 @@ def test_the_history_is_told(qm: Qm, orders: str) -> None:
             json.loads(line) for line in qm("events", "-o", "json", *options).stdout.splitlines()
         ]
 
+    until(told, lambda found: "started" in {event["name"] for event in found}, WAIT_S)
     first, second = told("--kind", "control", "--since", "1h")[:2]
     assert told("--after", str(first["number"]), "--limit", "1", "--kind", "control") == [second]
     assert {event["kind"] for event in told("--kind", "control")} == {"control"}

@@ -71,7 +71,10 @@ class World:
         self.clock.begin_at(stamp_ms)
         self.members = Members(self.monotonic, *answers, round_trip_ms=round_trip_ms)
         self.metrics = Metrics(CollectorRegistry())
-        self.keeper = Timekeeper(self.clock, self.members, self.metrics, self.monotonic)
+        self.steps: list[str] = []
+        self.keeper = Timekeeper(
+            self.clock, self.members, self.metrics, self.monotonic, self.steps.append
+        )
 
     def counted(self, name: str) -> float:
         return self.metrics.registry.get_sample_value(name) or 0.0
@@ -160,3 +163,14 @@ def test_steering_needs_a_majority() -> None:
     asyncio.run(world.keeper.steer())
     world.monotonic.pass_ms(1_000)
     assert world.clock.now_ms() == YEARS_MS + 2_006
+
+
+def test_a_wall_clock_that_was_set_is_told() -> None:
+    world = World([YEARS_MS] * 3)
+    asyncio.run(world.keeper.watch())
+    assert world.steps == []
+    world.monotonic.pass_ms(HOUR_MS)  # and the wall clock stands still
+    asyncio.run(world.keeper.watch())
+    (told,) = world.steps
+    assert "the wall clock was set by -" in told
+    assert world.counted("quorate_clock_steps_total") == 1

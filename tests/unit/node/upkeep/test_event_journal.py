@@ -3,9 +3,11 @@
 from prometheus_client import CollectorRegistry
 
 from qm.api.gate.events import EventLog
+from qm.cluster.cluster import Leadership
 from qm.model.values import commands
 from qm.model.values.commands import Facts
 from qm.model.values.elements import BindingMode
+from qm.model.values.limits import ALARM_DIVERGED, ALARM_JOURNAL_DROPPED
 from qm.names.guid import guid_text
 from qm.node.upkeep.event_journal import Journal
 from qm.observe.metrics import Metrics
@@ -30,3 +32,22 @@ def test_an_alarm_about_a_peer_names_it() -> None:
     assert all(text in event.text for text in event.details.values())
     counted = metrics.registry.get_sample_value("quorate_alarms_total", {"alarm": event.name})
     assert counted == 1
+
+
+def test_an_alarm_that_every_node_sees_enters_the_history_by_the_leader() -> None:
+    events, metrics = EventLog(lambda: 0), Metrics(CollectorRegistry())
+    taken: list[str] = []
+    events.on_add = lambda event: taken.append(event.name)
+    journal = Journal(events, metrics.counter("quorate_alarms_total"))
+    applied = World().apply()
+    applied.alarms.append(ALARM_JOURNAL_DROPPED)
+    applied.alarms.append(ALARM_DIVERGED)
+    journal.on_applied(applied)
+    journal.on_leadership(Leadership("n1", 2, True))
+    assert taken == []
+    journal.on_applied(applied)
+    assert taken == [ALARM_JOURNAL_DROPPED], "the entry itself records who diverged"
+    journal.on_leadership(Leadership("n2", 3, False))
+    journal.alarm("damaged", "only this node sees it")
+    assert taken[1:] == ["damaged"]
+    assert len(events.after(0)) == 7
