@@ -101,7 +101,7 @@ class Machine:
             *(outgoing, transactions, opens, security),
         )
         delivery = Delivery(ledger, endings, outgoing, bindings)
-        restoring = Restoring(ledger, registry, outgoing, delivery)
+        restoring = Restoring(ledger, registry, outgoing, delivery, events)
         expiry = Expiry(ledger, endings, returns, duplicates)
         clients.on_close += [reads.release_owner, transactions.release_owner, opens.release_owner]
         expiry.on_lease |= {

@@ -3678,7 +3678,7 @@ class ListEventsRequest(_message.Message):
     """Of more than `limit` events the last ones, not the first."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """control, leadership, member, alarm. Empty: all."""
+        """control, leadership, member, alarm, session. Empty: all."""
 
     def __init__(
         self,

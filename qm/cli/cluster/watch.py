@@ -18,7 +18,7 @@ _SUBJECTS: Final = frozenset(
 )
 """Details of an event that name its subject."""
 
-KINDS: Final = ("control", "leadership", "member", "alarm")
+KINDS: Final = ("control", "leadership", "member", "alarm", "session")
 EVENTS_MAX: Final = 1_000
 FOLLOW_EVERY_S: Final = 1.0
 _U64_MAX: Final = (1 << 64) - 1

@@ -26,6 +26,7 @@ from qm.model.values.commands import (
     Request,
 )
 from qm.model.values.effects import EffectKind, Outcome
+from qm.model.values.elements import EventKind
 from qm.model.values.limits import (
     ALARM_JOURNAL_DROPPED,
     CLIENTS_FEW_COUNT,
@@ -110,6 +111,7 @@ class Clients:
     ) -> None:
         self._ledger = ledger
         self._principals = principals
+        self._events = events
         self._control_results = ControlResults(ledger, events)
         self._enqueue = enqueue
         self._in_hand: dict[str, Client] = {}
@@ -142,13 +144,13 @@ class Clients:
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
         self._principals.add_client(client_key(command.client_id), command.principal)
         self._delete_lease(command.client_id, client)
-        client.is_open = True
+        was_open, client.is_open = client.is_open, True
         client.epoch = ledger.counters.epoch
         self._put_lease(command.client_id, client, LeaseKind.CLIENT, command.lease_ms)
         numbers = (client.epoch, client.confirmed_upto, client.highest_number)
         if ledger.behaviour < VERSION_OF_REFUSALS:
             return Outcome(MQ_OK, value=numbers)
-        return Outcome(MQ_OK, value=(*numbers, self._hold(command)))
+        return Outcome(MQ_OK, value=(*numbers, self._hold(command, was_open=was_open)))
 
     def _is_greedy(self, principal: str) -> bool:
         """Whether what is left of all sessions is kept for principals that have fewer."""
@@ -160,7 +162,7 @@ class Clients:
             self._principals.use(principal.encode()).client_count >= CLIENTS_FEW_COUNT
         )
 
-    def _hold(self, command: OpenClient) -> int:
+    def _hold(self, command: OpenClient, *, was_open: bool) -> int:
         """Return the epoch of the opener's session; it is higher if the session was taken over."""
         if len(command.instance) > INSTANCE_MAX_BYTES or len(command.address) > ADDRESS_MAX_CHARS:
             command = replace(command, instance=b"", address="")
@@ -179,9 +181,21 @@ class Clients:
         if holder is not None:
             taken.session_epoch = max(epoch, holder.session_epoch + 1)
             taken.before_address, taken.before_since_ms = holder.address, holder.since_ms
+            if was_open:
+                self._tell_fenced(command, holder)
         self._holders[command.client_id] = taken
         self._ledger.put_record(Table.OPEN, holder_key(command.client_id), taken)
         return taken.session_epoch
+
+    def _tell_fenced(self, command: OpenClient, before: ClientHolder) -> None:
+        text = f"session {command.client_id} was taken over: the process that had it is fenced"
+        details = {
+            "client_id": command.client_id,
+            "from_address": before.address,
+            "to_address": command.address,
+        }
+        principal = command.principal
+        self._events.add(EventKind.SESSION, "fenced", text, principal=principal, details=details)
 
     def holder(self, client_id: str) -> ClientHolder | None:
         """Return who opened a client's session last, None if unknown."""

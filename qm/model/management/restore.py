@@ -11,13 +11,14 @@ from typing import Final
 from qm.model.arrivals.duplicates import META_RESTORED
 from qm.model.delivery import Delivery
 from qm.model.management.members import META_MEMBER, META_MEMBER_END
+from qm.model.state.events import Events
 from qm.model.state.ledger import Ledger
 from qm.model.state.outgoing_queues import NUMBERED_KEY, NUMBERED_PREFIX, OutgoingQueues
 from qm.model.state.registry import Registry
 from qm.model.state.tables import Table
 from qm.model.values.commands import RenumberStep, StateRestored
 from qm.model.values.effects import Outcome
-from qm.model.values.elements import OutgoingAdminState, QueueKind
+from qm.model.values.elements import EventKind, OutgoingAdminState, QueueKind
 from qm.model.values.limits import MEMBERS_MAX, SETTLED_PER_COMMAND_MAX, VERSION_OF_REFUSALS
 from qm.model.values.records import Queue, QueueManager, Restored, decode
 from qm.model.values.rows import QUEUE_KEY, SEQUENTIAL_ID_MAX
@@ -44,11 +45,13 @@ class Restoring:
         registry: Registry,
         outgoing: OutgoingQueues,
         delivery: Delivery,
+        events: Events,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._outgoing = outgoing
         self._delivery = delivery
+        self._events = events
 
     def apply_state_restored(self, command: StateRestored) -> Outcome:
         """Skip what may have been assigned since; the value: TxSequenceID.TimeStamp from now on.
@@ -75,6 +78,8 @@ class Restoring:
         self._ledger.jump_message_ordinal(ORDINAL_JUMP)
         counters.handle += HANDLE_JUMP
         self._note()
+        text = "the state is an older one, of a backup or of one node: numbers jump"
+        self._events.add(EventKind.MEMBER, "state_restored", text)
         self._forget_members()
         if command.is_outgoing_held:
             self._hold_outgoing()

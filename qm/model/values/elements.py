@@ -12,6 +12,8 @@ class EventKind(IntEnum):
     MEMBER = 3
     """A node: it came, went, drains, was repaired."""
     ALARM = 4
+    SESSION = 5
+    """An application's session: another process took it over."""
 
 
 class OperatingSystemType(IntEnum):

@@ -90,6 +90,30 @@ def test_nodes_that_differ_from_most_are_named(world: World) -> None:
     assert texts(world) == ["n2: another state than most at audit mark 2"]
 
 
+def test_a_process_that_is_fenced_is_told_of(world: World) -> None:
+    def opens(instance: bytes, address: str) -> None:
+        world.one(commands.OpenClient("c", "alice", 60_000, instance, address))
+
+    opens(b"one", "10.0.0.1")
+    opens(b"one", "10.0.0.9")
+    assert not told(world), "the same process resumes"
+    opens(b"two", "10.0.0.2")
+    world.one(commands.CloseClient("c"))
+    opens(b"three", "10.0.0.3")
+    (event,) = told(world, EventKind.SESSION)
+    assert (event.event.name, event.event.principal) == ("fenced", "alice")
+    assert event.event.details == {
+        "client_id": "c",
+        "from_address": "10.0.0.1",
+        "to_address": "10.0.0.2",
+    }
+
+
+def test_a_state_from_a_backup_says_so(world: World) -> None:
+    world.one(commands.StateRestored(0, (), is_outgoing_held=False))
+    assert [info.event.name for info in told(world)] == ["state_restored"]
+
+
 def test_what_a_node_reports_twice_is_recorded_once(world: World) -> None:
     for command in (
         report("a", "b"),
