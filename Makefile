@@ -259,11 +259,11 @@ deps-system:  ## install the Debian packages that the complete tests need (root)
 COMPILE := $(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header
 lock: | $(VENV)/bin/python  ## update the lock files
 	$(PIP) install --require-hashes -r requirements-tools.lock
-	$(COMPILE) -o requirements.lock pyproject.toml
-	$(COMPILE) -c requirements.lock --extra dev -o requirements-dev.lock pyproject.toml
-	$(COMPILE) -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
-	$(COMPILE) -c requirements-dev.lock --extra chart -o requirements-chart.lock pyproject.toml
-	$(COMPILE) -c requirements-dev.lock --extra console -o requirements-console.lock pyproject.toml
+	$(COMPILE) --extra server -o requirements.lock pyproject.toml
+	$(COMPILE) -c requirements.lock --extra server --extra dev -o requirements-dev.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --extra server --extra spark -o requirements-spark.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --extra server --extra chart -o requirements-chart.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --extra server --extra console -o requirements-console.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --build-deps-for wheel --only-build-deps -o requirements-build.lock pyproject.toml
 	echo 'setuptools>=80,<84' | $(COMPILE) -o requirements-spark-build.lock -
 	echo 'pip-tools>=7.5,<8' | $(COMPILE) -o requirements-tools.lock -

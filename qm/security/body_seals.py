@@ -106,8 +106,8 @@ class _Layouts:
         return begin, end
 
 
-def _nonces(random: Callable[[int], bytes]) -> Iterator[bytes]:
-    drawn = random(NONCE_BYTES * NONCES_DRAWN)
+def _nonces(draw: Callable[[int], bytes]) -> Iterator[bytes]:
+    drawn = draw(NONCE_BYTES * NONCES_DRAWN)
     return (drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES))
 
 

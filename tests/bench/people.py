@@ -216,9 +216,16 @@ def command_line(nodes: Nodes) -> float:
     """Return how long a list of queues takes at a shell's prompt."""
     command = [sys.executable, "-m", "qm", "queue", "list"]
 
+    where = {
+        "QM_ENDPOINT": nodes.leader().api,
+        "QM_TLS_AUTHORITY": str(nodes.tls.authority),
+        "QM_TLS_CERTIFICATE": str(nodes.tls.certificate),
+        "QM_TLS_KEY": str(nodes.tls.key),
+    }
+
     def run() -> None:
         done = subprocess.run(
-            command, check=True, cwd=nodes.layout.folder, capture_output=True, text=True
+            command, check=True, env=os.environ | where, capture_output=True, text=True
         )
         assert "queue7" in done.stdout, done
 

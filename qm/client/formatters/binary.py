@@ -42,7 +42,7 @@ _NUMBERS: Final[Mapping[int, Struct]] = MappingProxyType(
         _UINT64: Struct("<Q"),
     }
 )
-_LENGTH_BYTES_MAX: Final = 5
+_LENGTH_MAX_BYTES: Final = 5
 _MEMBERS_MAX: Final = 16
 _TICKS_PER_S: Final = 10_000_000
 _EPOCH: Final = datetime(1, 1, 1)  # noqa: DTZ001  # ticks carry their kind beside them
@@ -215,7 +215,7 @@ class _Reader:
 
     def _text(self) -> str:
         length = 0
-        for place in range(_LENGTH_BYTES_MAX):
+        for place in range(_LENGTH_MAX_BYTES):
             byte = self._byte()
             length |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
