@@ -19,7 +19,7 @@ from qm.wire.enums import HashAlgorithm
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 10.0
+LOOK_EVERY_S: Final = 1.0
 _HASHES: Final = MappingProxyType(
     {
         "md5": HashAlgorithm.MD5,
