@@ -308,7 +308,6 @@ def test_every_sink_is_told_until_it_leaves(service: MSMQService) -> None:
             event.Unadvise(gone)
 
 
-@pytest.mark.spec("AC-3.16.4.4.1-01", "AC-3.16.4.4.2-01")
 def test_the_application_implements_what_is_called(service: MSMQService) -> None:
     info = filled(service, "a")
     queue = opened(info)
