@@ -14,7 +14,7 @@ PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
+.PHONY: help setup demo test fmt lint type proto proto-check unit ledger architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
 	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
 
@@ -51,7 +51,7 @@ setup: $(DEV)  ## create the virtual environment with everything the tests need
 demo: $(RUNTIME)  ## run three nodes, send real MSMQ packets, kill the leader, print a verdict; in two minutes
 	@$(BIN)/python -m qm demo
 
-test: setup lint type proto-check conformance unit  ## run everything CI checks (under 20 minutes on 2 cores)
+test: setup lint type proto-check unit ledger  ## run everything CI checks (under 20 minutes on 2 cores)
 
 fmt: setup  ## format the code
 	$(BIN)/ruff format .
@@ -79,9 +79,14 @@ proto-check: setup  ## fail if generated code is not current
 # In two processes what needs one core; clusters of processes need both.
 PROCESSES := $(addprefix tests/cluster/test_,demo.py drill.py objects.py processes.py remote_readers.py)
 SLOW := tests/chart tests/console tests/drills tests/spark
+CLAIMS := build/claims
 unit: setup  ## run all tests but the slow suites
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests $(addprefix --ignore=,$(SLOW) $(PROCESSES))
-	$(BIN)/python -m pytest -q $(PROCESSES)
+	rm -rf $(CLAIMS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --spec-outcomes $(CLAIMS) tests $(addprefix --ignore=,$(SLOW) $(PROCESSES))
+	$(BIN)/python -m pytest -q --spec-outcomes $(CLAIMS) $(PROCESSES)
+
+ledger: unit  ## add up the ledger of catalogue rows from the outcomes of `make unit`
+	$(BIN)/python -m tests.conformance.ledger --recorded $(CLAIMS)
 
 # Needs other versions of the product's dependencies, so it gets its own environment.
 CHECKOV := build/checkov/.installed

@@ -17,6 +17,7 @@ hypothesis does not minimise what fails, and memory is bounded.
 from __future__ import annotations
 
 import json
+import os
 import resource
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--spec-record", type=Path, help="run claiming tests only, record outcomes here"
     )
     group.addoption(
+        "--spec-outcomes",
+        type=Path,
+        help="record outcomes of claiming tests in this folder, a file for each process",
+    )
+    group.addoption(
         "--spec-contexts", type=Path, help="store executed lines per claiming test here"
     )
     group.addoption("--spec-only", type=Path, help="run only the tests named in this file")
@@ -104,6 +110,7 @@ class Ledger:
 
     def __init__(self, config: pytest.Config) -> None:
         self.record: Path | None = config.getoption("--spec-record")
+        self.outcomes: Path | None = config.getoption("--spec-outcomes")
         self.contexts: Path | None = config.getoption("--spec-contexts")
         self.only: Path | None = config.getoption("--spec-only")
         self.folder: Path = config.getoption("--spec-folder")
@@ -208,7 +215,8 @@ class Ledger:
         if self.coverage is not None:
             self.coverage.stop()
             self.coverage.save()
-        if self.record is None:
+        record = self._record_file()
+        if record is None:
             return
         content = {
             name: {
@@ -220,4 +228,12 @@ class Ledger:
             }
             for name, claim in sorted(self.claims.items())
         }
-        self.record.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def _record_file(self) -> Path | None:
+        if self.record is not None or self.outcomes is None:
+            return self.record
+        # Each process of a run that is shared out knows what it ran itself; the one that hands out
+        # knows no claims.
+        return self.outcomes / f"{os.getpid()}.json" if self.claims else None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import ledger
-from tests.conformance.catalogue import CatalogueError, load_declared, load_rows
+from tests.conformance.catalogue import REPOSITORY, CatalogueError, load_declared, load_rows
 from tests.conformance.ledger import Ledger, Project
 
 CATALOGUE = [
@@ -81,6 +83,52 @@ def test_without_claim():
         }
     }
     assert json.loads(ledger.render_json(result)) == result.table()
+
+
+SHARED_OUT = """
+@pytest.mark.parametrize("n", range(4))
+@pytest.mark.spec("XX-1-01")
+def test_cases(n):
+    assert n >= 0
+
+@pytest.mark.spec("XX-1-02")
+def test_that_fails():
+    assert False
+
+@pytest.mark.spec("XX-1-03")
+@pytest.mark.parametrize("n", [1, 2])
+def test_of_which_a_case_fails(n):
+    assert n == 1
+
+def test_without_claim():
+    pass
+"""
+
+
+def test_outcomes_of_a_run_that_was_shared_out_are_added_up(tmp_path: Path) -> None:
+    project = small_tree(tmp_path, SHARED_OUT)
+    outcomes = tmp_path / "outcomes"
+    command = ledger.pytest_command(
+        project, ["suite/test_small.py"], *("-n", "2", "--spec-outcomes", str(outcomes))
+    )
+    path = os.pathsep.join([str(tmp_path), str(REPOSITORY)])
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "6 passed" in done.stdout, done.stdout
+    assert len(list(outcomes.glob("*.json"))) == 2
+    found, problems = ledger.recorded(outcomes)
+    assert problems == []
+    declared = load_declared(project.declared_folder, load_rows(project.spec_folder))
+    result = ledger.settle(project, found, problems, declared)
+    states = {row: result.state[row] for row in ("XX-1-01", "XX-1-02", "XX-1-03")}
+    assert states == {"XX-1-01": "covered", "XX-1-02": "open", "XX-1-03": "open"}
+    assert ledger.recorded(tmp_path / "nothing")[1] != []
 
 
 def test_an_open_row_of_any_area_is_a_problem(tmp_path: Path) -> None:
