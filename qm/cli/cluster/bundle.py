@@ -79,6 +79,9 @@ async def _cluster_parts(wire: Calls, failures: dict[str, str]) -> dict[str, byt
 
     calls: dict[str, Awaitable[Any]] = {
         "status": wire.call(lambda s: s.cluster.GetStatus, pb.GetStatusRequest()),
+        "events": wire.call(
+            lambda s: s.cluster.ListEvents, pb.ListEventsRequest(limit=LISTED_MAX, latest=True)
+        ),
         "queue-manager": wire.call(lambda s: s.queues.GetQueueManager, pb.GetQueueManagerRequest()),
         "queues": wire.call(
             lambda s: s.queues.ListQueues,

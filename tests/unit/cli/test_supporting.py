@@ -44,6 +44,7 @@ def test_a_bundle_holds_what_support_needs_and_no_secret(qm: Qm, tmp_path: Path)
     files = read_bundle(path)
     assert json.loads(files["cluster/status.json"])["leader"] == "n1"
     assert "orders" in files["cluster/queues.json"].decode()
+    assert "events" in json.loads(files["cluster/events.json"])
     assert b"quorate_is_leader 1.0" in files["nodes/n1/metrics.prom"]
     node: dict[str, Any] = json.loads(files["nodes/n1/node.json"])
     assert node["memory_bytes"] > 1 << 20
