@@ -218,7 +218,8 @@ def _text(value: Any) -> str:
         case bytes():
             text = value.hex()
         case msgspec.Struct():
-            text = "/".join(_text(getattr(value, field)) for field in value.__struct_fields__)
+            said = [getattr(value, field) for field in value.__struct_fields__]
+            text = "/".join(_text(each) for each in said if each is not None)
         case dict():
             text = ",".join(sorted(value))
         case str():
