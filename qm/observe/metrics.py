@@ -177,7 +177,7 @@ TABLE: Final[tuple[Metric, ...]] = (
         "Entries that left the log before this node exported them",
     ),
     Metric("quorate_duties_failed_total", _COUNTER, "Failed background tasks", ("work",)),
-    Metric("quorate_backups_total", _COUNTER, "Backups: done or broken_off", ("result",)),
+    Metric("quorate_backups_total", _COUNTER, "Backups: done, broken_off or damaged", ("result",)),
     Metric(
         "quorate_scrubbed_bytes_total", _COUNTER, "Bytes read back and compared with checksums",
     ),

@@ -90,14 +90,24 @@ class Pinned:
             self.close()
             raise
 
-    def source(self) -> "StoreSnapshot":
-        """Return the stream, made from the copy. Call it once, in a thread of its own."""
+    def source(self, *, proves_bodies: bool = False) -> "StoreSnapshot":
+        """Return the stream, made from the copy. Call it once, in a thread of its own.
+
+        `proves_bodies`: read them all before, for who keeps the stream without installing it.
+        Raises BodyDamaged then.
+        """
         database = open_database(
             self.folder / STATE_FOLDER, cache_bytes=COPY_CACHE_BYTES, is_read_only=True
         )
         state = RocksState(database)
         try:
             in_log = _entries_in_log(state, self.applied.index)
+            if proves_bodies:
+                blobs = DiskDirectory(self.folder).subdirectory(BLOB_FOLDER)
+                prove_bodies(state, blobs, self.log)
+        except BodyDamaged as error:
+            _forget_frames(error)
+            raise
         finally:
             state.close()
         return StoreSnapshot(self, in_log)

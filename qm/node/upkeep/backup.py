@@ -16,8 +16,10 @@ from qm.node.membership.status import VERSION
 from qm.node.replica.replicated_store import ReplicatedStore
 from qm.observe.metrics import Metrics
 from qm.store.backup import MANIFEST_FILE, BackupHead, encode_backup
+from qm.store.bodies.body_places import BodyDamaged
 from qm.store.digest import digest_bytes
 from qm.store.signing import Signer
+from qm.store.snapshot import SourceUnreadable
 from raft.log.segment import may_pass
 from raft.machine import SnapshotSource
 
@@ -66,6 +68,13 @@ class Backups:
                 raise
             text = f"this node lacks space or descriptors: ask another node ({error})"
             raise NotOffered(text) from error
+        except (BodyDamaged, SourceUnreadable) as error:
+            result = "damaged"
+            logger.warning("no backup of this node: %s", error)
+            raise NotOffered(
+                f"this node cannot read what it would back up: ask another node, or make it again"
+                f" once `qm cluster scrub` has restored it ({error})"
+            ) from None
         finally:
             self._is_running = False
             self._ended.labels(result=result).inc()
@@ -73,7 +82,7 @@ class Backups:
     async def _read(self) -> AsyncGenerator[BackupPart, None]:
         head = self._head()
         pinned = self._replicated.machine.pin()
-        making = asyncio.ensure_future(asyncio.to_thread(pinned.source))
+        making = asyncio.ensure_future(asyncio.to_thread(pinned.source, proves_bodies=True))
         try:
             source = await asyncio.shield(making)
         except BaseException:

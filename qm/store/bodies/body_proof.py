@@ -2,7 +2,8 @@
 
 It is for a state without a log, as a snapshot leaves it: all bodies are in blob files. Bytes that
 were damaged in transfer, or are of another stream, are thus found when the snapshot is installed,
-not when the message is received.
+not when the message is received. And it is for the copy of a state of which a backup is made, with
+the log that follows it: what had rotted on the disk is found while other nodes have it.
 """
 
 from collections.abc import Callable
@@ -45,9 +46,12 @@ class _NoLog(LogReader):
         pass  # nothing will be dropped
 
 
-def prove_bodies(state: RocksState, blobs: Directory) -> int:
-    """Read each body that a row refers to; return their number. Raises BodyDamaged."""
-    bodies = Bodies(state, _NoLog(), blobs, lambda: None)
+def prove_bodies(state: RocksState, blobs: Directory, log: LogReader | None = None) -> int:
+    """Read each body that a row refers to; return their number. Raises BodyDamaged.
+
+    `log`: has the bodies that no blob file has; its owner holds them.
+    """
+    bodies = Bodies(state, log or _NoLog(), blobs, lambda: None)
     count = 0
     try:
         for page in pages(state, _PAGE_ROWS):

@@ -815,3 +815,27 @@ def test_an_acknowledgement_returns_a_sealed_body_opened(node: Node) -> None:
     assert message.properties.message_body == b"returned to its sender"
     assert b"returned to its sender" not in node.store.bodies.read(at)
     node.close()
+
+
+def test_a_copy_proves_its_bodies_in_files_and_in_the_log(node: Node) -> None:
+    for n in range(1, 81, 10):
+        node.put([arrivals(*(packet(k, body=bytes(2_000)) for k in range(n, n + 10)))])
+    node.compact()
+    node.put([arrivals(packet(81, body=b"in the log"))])
+    blobs = node.path / "store" / "g-00000001" / "blobs"
+    (file,) = sorted(blobs.iterdir())[:1]
+    before = sorted(path.name for path in blobs.iterdir())
+    pinned = node.store.pin()
+    source = pinned.source(proves_bodies=True)
+    assert sorted(path.name for path in (pinned.folder / "blobs").iterdir()) == before
+    source.close()
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    pinned = node.store.pin()
+    file.write_bytes(damaged)  # the copy is a link to it
+    with pytest.raises(BodyDamaged, match="checksum"):
+        pinned.source(proves_bodies=True)
+    pinned.close()
+    pinned = node.store.pin()
+    pinned.source().close()
+    node.close()
