@@ -147,14 +147,22 @@ def test_members_spread_over_zones() -> None:
 
 
 def made_labels(objects: list[Object]) -> list[Object]:
-    """Return the labels of every pod that the objects make; a leader has one more."""
+    """Return the labels of every pod that the objects make.
+
+    A leader has one more; so has each member, which Kubernetes itself gives its name.
+    """
     templates = [found["spec"]["template"] for found in objects if "template" in found["spec"]]
     jobs = of_kind(objects, "CronJob")
     templates += [found["spec"]["jobTemplate"]["spec"]["template"] for found in jobs]
     labels: list[Object] = [made["metadata"]["labels"] for made in templates]
     labels += [found["metadata"]["labels"] for found in of_kind(objects, "Pod")]
-    members = one(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
-    return [*labels, {**members, "quorate.io/role": "leader"}]
+    members = one(objects, "StatefulSet")
+    own = members["spec"]["template"]["metadata"]["labels"]
+    labels += [
+        {**own, "statefulset.kubernetes.io/pod-name": f"{members['metadata']['name']}-{ordinal}"}
+        for ordinal in range(chart().values["certifiedMembers"])
+    ]
+    return [*labels, {**own, "quorate.io/role": "leader"}]
 
 
 @pytest.mark.parametrize("values", ALL_VALUES)
@@ -367,7 +375,10 @@ def test_an_installation_warns_of_what_it_leaves_open(values: Object, warnings: 
 
 def test_the_releases_own_tools_reach_it_whoever_else_is_let_in() -> None:
     elsewhere = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
-    values = {**everything(), "networkPolicy": {"msmqFrom": elsewhere, "apiFrom": elsewhere}}
+    values = {
+        **everything(),
+        "networkPolicy": {"msmqFrom": elsewhere, "apiFrom": elsewhere, "rpcFrom": elsewhere},
+    }
     objects = render(values)
     labels = {
         **of_kind(objects, "Job")[0]["spec"]["template"]["metadata"]["labels"],

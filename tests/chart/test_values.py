@@ -19,6 +19,7 @@ CHANGED: Object = {
     "queueManager.aliases": ["other.example.com"],
     "queueManager.peers": {"0f0e0d0c-0b0a-0908-0706-050403020100": "10.0.0.7"},
     "msmq.binding": "strict",
+    "storage.encryptBodies": "all",
     "msmq.bindingShared": ["10.0.0.0/24"],
     "msmq.signatureHashes": ["sha512"],
     "msmq.encrypt.advanced": "aes128",
