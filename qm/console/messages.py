@@ -22,7 +22,6 @@ _KEPT: Final = (
     "body",
     "body_type",
     "label",
-    "priority",
     "correlation_id",
     "application_tag",
     "response_queue",
@@ -35,6 +34,8 @@ _KEPT: Final = (
     "trace",
 )
 """Properties that a copy has of its original; it is sent now, by the person at the console."""
+
+_KEPT_IF_SET: Final = ("priority", "time_to_reach_queue_s", "time_to_be_received_s")
 
 _Act = Callable[[web.Request, int, Mapping[str, str]], Awaitable[None]]
 
@@ -144,29 +145,14 @@ class MessagePages(PageGroup):
         await self._send_again(request, key, "")
 
     async def _move(self, request: web.Request, key: int, form: Mapping[str, str]) -> None:
-        """Of an application's queue: the message is lent until its copy is sent, so that nobody
-        else takes it and it cannot be lost; if this node dies in between, both are there.
-        """
         target = await self._target(request, form)
         found = await self.found_queue(request)
-        if found.kind != pb.APPLICATION:
+        if ";" not in target:
             await self._send_again(request, key, target)
             return
-        original = await self._found(request, key)
         async with self.client(request) as client:
             source = await client.open_queue(found.format_name or found.path_name)
-            if ";" in target:
-                await self._move_to_subqueue(client, source, key, target)
-                return
-            lent = await source.receive_two_phase(0, selection=exactly(key))
-            if lent is None:
-                raise web.HTTPNotFound(reason=_GONE)
-            try:
-                await self._send(request, target, _copied(original.properties))
-            except ClientError:
-                await source.give_back(lent)
-                raise
-            await source.accept(lent)
+            await self._move_to_subqueue(client, source, key, target)
 
     async def _move_to_subqueue(self, client: Client, source: Queue, key: int, target: str) -> None:
         message = await source.peek(selection=exactly(key))
@@ -258,7 +244,8 @@ def _copied(properties: data_pb2.Properties) -> Message:
     for name in _KEPT:
         value = getattr(properties, name)
         setattr(message, name, tuple(value) if name == "response_queues" else value)
-    if not properties.HasField("priority"):
-        message.priority = None
+    was_set = {field.name for field, _ in properties.ListFields()}
+    for name in _KEPT_IF_SET:
+        setattr(message, name, getattr(properties, name) if name in was_set else None)
     message.recoverable = properties.delivery == data_pb2.RECOVERABLE
     return message

@@ -2155,7 +2155,8 @@ class MessageControlServicer:
 
     def ReturnToSource(self, request, context):
         """Return a message to its original destination: from a dead-letter queue, a journal or a
-        subqueue. Moved where that is possible, else sent as a new message with the same content.
+        subqueue; with a target from any queue. Moved where that is possible, else sent as a new
+        message with the same content, while the original ends in the same step.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -624,7 +624,8 @@ class MessageControlStub:
     """Number of messages per class: why there are dead letters."""
     ReturnToSource: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReturnToSourceRequest, _control_pb2.ReturnToSourceReply]
     """Return a message to its original destination: from a dead-letter queue, a journal or a
-    subqueue. Moved where that is possible, else sent as a new message with the same content.
+    subqueue; with a target from any queue. Moved where that is possible, else sent as a new
+    message with the same content, while the original ends in the same step.
     """
 
 @_typing.type_check_only
@@ -639,7 +640,8 @@ class MessageControlAsyncStub(MessageControlStub):
     """Number of messages per class: why there are dead letters."""
     ReturnToSource: _aio.UnaryUnaryMultiCallable[_control_pb2.ReturnToSourceRequest, _control_pb2.ReturnToSourceReply]  # type: ignore[assignment]
     """Return a message to its original destination: from a dead-letter queue, a journal or a
-    subqueue. Moved where that is possible, else sent as a new message with the same content.
+    subqueue; with a target from any queue. Moved where that is possible, else sent as a new
+    message with the same content, while the original ends in the same step.
     """
 
 class MessageControlServicer(metaclass=_abc_1.ABCMeta):
@@ -675,7 +677,8 @@ class MessageControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ReturnToSourceReply, _abc.Awaitable[_control_pb2.ReturnToSourceReply]]:
         """Return a message to its original destination: from a dead-letter queue, a journal or a
-        subqueue. Moved where that is possible, else sent as a new message with the same content.
+        subqueue; with a target from any queue. Moved where that is possible, else sent as a new
+        message with the same content, while the original ends in the same step.
         """
 
 def add_MessageControlServicer_to_server(servicer: MessageControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,5 +1,7 @@
 """Return of messages: from a dead-letter queue or journal to their original destination.
 
+With a target this moves a message from any queue to another one.
+
 The message is sent anew, and the original ends in the same apply, or with the transaction of the
 send. If a node dies on the way, all of it is done or nothing. It runs in a session made for this
 one call, with numbers that a repeat of the call finds again at any node: the state keeps their
@@ -71,8 +73,10 @@ class Returning:
         kind = queue.record.kind
         if kind is QueueKind.SUBQUEUE and not request.target:
             return await self._move_up(request, queue, who)
-        if not (kind.is_system_store or kind is QueueKind.SUBQUEUE):
-            raise InvalidArgument("queue", "it must be a dead-letter queue, journal or subqueue")
+        if not (kind.is_system_store or kind is QueueKind.SUBQUEUE or request.target):
+            raise InvalidArgument(
+                "queue", "it must be a dead-letter queue, journal or subqueue, or name a `target`"
+            )
         job = _Job(self._cluster, self._proposer, request, who)
         done = job.done()
         if done is not None:

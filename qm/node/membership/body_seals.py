@@ -60,7 +60,7 @@ class BodySeals(Sealing):
         self._opener = BodyOpener(self._key)
 
     def _key(self, generation: int) -> bytes:
-        return generation_key(self._keys.key_to_open(), generation)
+        return generation_key(self._keys.proven_sealing_key(), generation)
 
     # Sealing
 
@@ -90,7 +90,7 @@ class BodySeals(Sealing):
     def sealer(self) -> BodySealer:
         if self._sealer is None or self._sealer.generation != self._generation:
             try:
-                key = generation_key(self._keys.key_to_seal(), self._generation)
+                key = generation_key(self._keys.proven_sealing_key(), self._generation)
             except SealingError as error:
                 raise Unavailable(f"this node cannot seal bodies: {error}") from error
             self._sealer = BodySealer(key, self._generation, secrets.token_bytes)

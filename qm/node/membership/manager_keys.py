@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -38,7 +37,6 @@ class NodeKeys(OwnKeys):
         self._sealing_key = b""
         self._is_proven = False
         """Whether that key opened the cluster's private keys."""
-        self._ask_again_at = 0.0
         self._held = b""
         """The sealed bytes that `_ring` comes from."""
         self._ring = _EMPTY
@@ -113,19 +111,16 @@ class NodeKeys(OwnKeys):
 
     # Other secrets of the state
 
-    def key_to_seal(self) -> bytes:
-        """Return the sealing key, once it is known to be this cluster's. Raises SealingError."""
-        if not self._is_proven:
-            raise SealingError("it has not opened the queue manager's keys yet: try another node")
-        return self._sealing_key
+    def proven_sealing_key(self) -> bytes:
+        """Return the sealing key, once it is known to be this cluster's. Raises SealingError.
 
-    def key_to_open(self) -> bytes:
-        """Return the sealing key, whose source is asked once in a while. Raises SealingError."""
-        now = time.monotonic()
-        if not self._sealing_key and now < self._ask_again_at:
-            raise SealingError("it has no sealing key: see `storage.sealing_key_file` and its log")
-        self._ask_again_at = now + RETRY_AFTER_S
-        return self._get_sealing_key()
+        It asks nothing and nobody, unlike `look`, which gets the key in a thread.
+        """
+        if not self._is_proven:
+            raise SealingError(
+                "it has not opened the queue manager's keys: see `storage.sealing_key_file`"
+            )
+        return self._sealing_key
 
     async def sealed(self, secret: bytes, label: bytes) -> bytes:
         """Return a secret as the state may hold it. Raises NotOffered."""

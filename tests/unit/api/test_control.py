@@ -416,6 +416,31 @@ def test_a_transactional_dead_letter_is_returned_in_one_step() -> None:
     run(scenario())
 
 
+def test_a_message_of_an_application_moves_to_another_queue_once() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            await create(client)
+            await create(client, r".\private$\other")
+            sent = (await client.send(ORDERS, b"a", b"b"))[0]
+            request = pb.ReturnToSourceRequest(
+                queue=pb.QueueName(name=ORDERS),
+                lookup_identifier=sent.places[0].lookup_identifier,
+            )
+            with refused(grpc.StatusCode.INVALID_ARGUMENT):
+                await operator.messages.ReturnToSource(request)
+            request.target = r".\private$\other"
+            reply = await operator.messages.ReturnToSource(request)
+            assert reply.message_id != sent.message_id
+            with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_MESSAGE_NOT_FOUND"):
+                await operator.messages.ReturnToSource(request)
+            assert bodies(await client.receive(await client.open(ORDERS))) == [b"b"]
+            other = await client.open(r".\private$\other")
+            assert bodies(await client.receive(other)) == [b"a"]
+
+    run(scenario())
+
+
 def test_a_message_in_a_subqueue_goes_back_as_it_is() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:

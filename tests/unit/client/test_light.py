@@ -41,3 +41,12 @@ assert not server, server
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_script_says_what_a_command_line_needs() -> None:
+    code = "import sys; sys.modules['click'] = None; from qm.__main__ import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "qm: click is missing: pip install 'quorate[server]'\n"

@@ -370,6 +370,19 @@ async def keys(found: Browser, link: str) -> list[str]:
 
 
 @scenario()
+async def test_a_copy_lives_as_long_as_its_original(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        brief = Message(body=b"a", label="brief", time_to_be_received_s=7_777)
+        source = await queue_with(made, found, "source", brief, Message(body=b"b", label="long"))
+        target = await queue_with(made, found, "target")
+        for key in await keys(found, source):
+            assert (await found.post(f"{source}/{key}/copy", target="target"))[0] == 200
+        shown = {key: (await found.get(f"{target}/{key}"))[1] for key in await keys(found, target)}
+        assert ["7777" in text or "7,777" in text for text in shown.values()] == [True, False]
+
+
+@scenario()
 async def test_messages_are_copied_moved_and_deleted_one_or_several(made: Clients) -> None:
     async with browser(made) as found:
         await sign_in(made, found)

@@ -18,7 +18,9 @@ from qm.model.values.commands import Facts, Request, Send
 from qm.model.values.elements import SealedBodies
 from qm.model.values.limits import APPLY_VERSION, VERSION_OF_SEALED_BODIES
 from qm.model.values.records import SecurityPolicy, encode
+from qm.node.membership import manager_keys
 from qm.node.membership.body_seals import LOOK_EVERY_S, BodySeals
+from qm.node.membership.manager_keys import NodeKeys
 from qm.observe.metrics import Metrics
 from qm.security.body_seals import is_sealed
 from qm.store.bodies.body_places import BodyDamaged, BodyUnopened
@@ -211,7 +213,26 @@ def test_a_node_without_the_key_sends_readers_elsewhere(node: SealingNode, tmp_p
     (stored,) = packets_of(node.sent(PLAIN))
     other = SealingNode(tmp_path / "other")
     for _ in range(2):
-        with pytest.raises(BodyUnopened, match="sealing key"):
+        with pytest.raises(BodyUnopened, match="sealing_key_file"):
             other.seals.opened(stored)
     assert other.unopened("no_key") == 2
     assert other.seals.opened(PLAIN) == PLAIN
+
+
+def test_reading_and_sealing_ask_nobody_for_the_key(
+    node: SealingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run on the event loop; a command that gives the key may take seconds."""
+    node.set(SealedBodies.ALL)
+    (stored,) = packets_of(node.sent(PLAIN))
+
+    def ask(*_: object) -> bytes:
+        raise AssertionError("the key was asked for")
+
+    monkeypatch.setattr(manager_keys, "sealing_key", ask)
+    unasked = NodeKeys(node.config, node)  # type: ignore[arg-type]
+    monkeypatch.setattr(node, "keys", unasked)
+    with pytest.raises(BodyUnopened, match="sealing_key_file"):
+        node.new_seals().opened(stored)
+    with pytest.raises(Unavailable, match="cannot seal"):
+        node.new_seals().sealed(Send.of(Request("c", 2, 0), [("DIRECT=OS:a\\b", PLAIN)]))
