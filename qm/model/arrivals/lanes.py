@@ -128,7 +128,7 @@ class Lane:
         self.queue_id = queue.record.queue_id
         self.stream = stream
         self.history = history
-        self.limit_bytes = quota_bytes(queue.record.quota)
+        self.limit_bytes = -1 if queue.is_full else quota_bytes(queue.record.quota)
         self.row_begins = row_begins
         self.seal_bytes = seal_bytes
         """Size of the seal behind each packet, which quotas do not count."""

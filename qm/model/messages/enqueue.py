@@ -101,6 +101,8 @@ class Enqueue:
                 assert parent is not None, "a subqueue without its queue"
                 record = parent.record
             queue_room = quota_bytes(record.quota) - ledger.charged_bytes(queue)
+        if queue.is_full:
+            queue_room = -1
         manager_room = quota_bytes(manager.queue_manager_quota) - ledger.counters.total_bytes
         return queue_room, manager_room
 

@@ -14,6 +14,7 @@ from qm.model.values.elements import QueueKind
 from qm.model.values.limits import (
     CLOCK_MAX_MS,
     GROUPS_IN_HAND_MAX,
+    POSITIONS_PER_QUEUE_MAX,
     SUSPICIONS_PER_ENTRY_MAX,
     VERSION_OF_REFUSALS,
 )
@@ -112,6 +113,11 @@ class QueueInHand:
     def count(self) -> int:
         """Return the number of linked positions that are not hidden, locked ones included."""
         return sum(self.counts)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more messages, whatever its quota says."""
+        return sum(self.counts) + self.hidden >= POSITIONS_PER_QUEUE_MAX
 
     def window(self, level: int) -> Window:
         """Return the window of one level."""

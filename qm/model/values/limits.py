@@ -92,6 +92,8 @@ CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""
 POSITIONS_PER_ENTRY_MAX: Final = 4_096
 """No entry touches more positions (DESIGN 1.6)."""
+POSITIONS_PER_QUEUE_MAX: Final = 0xFFFF_FFFF - (1 << 20)
+"""QUEUE_STATS counts in 32 bits; what is left is more than one run of entries adds."""
 SETTLED_PER_COMMAND_MAX: Final = POSITIONS_PER_ENTRY_MAX // 4
 """Positions one delivery command settles: each may create a copy and an acknowledgement."""
 MESSAGE_LABEL_MAX_CHARS: Final = 249

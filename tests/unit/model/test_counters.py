@@ -13,8 +13,16 @@ from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.commands import Facts, TransferVerdict
 from qm.model.values.elements import QueueAccessType
+from qm.model.values.limits import POSITIONS_PER_QUEUE_MAX
 from qm.model.values.records import Counters, encode
-from qm.model.values.rows import SEQUENTIAL_ID_MAX, number_in, number_key
+from qm.model.values.rows import (
+    QUEUE_KEY,
+    SEQUENTIAL_ID_MAX,
+    STATS_ROW,
+    number_in,
+    number_key,
+)
+from qm.wire.codes import ErrorCode
 from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.message_class import MessageClass
 from tests.unit.model.world import NOW_S, PEER, World, direct, packet, request
@@ -307,3 +315,31 @@ def test_refused_and_taken_ones_of_an_entry_keep_apart(world: World) -> None:
     assert len(world.positions(orders)) == 3
     counters = world.counters()
     assert (counters.stream_id, counters.source_id, counters.source_count) == (2, 2, 2)
+
+
+def test_a_queue_that_can_count_no_further_takes_nothing_and_gives(world: World) -> None:
+    queue_id = world.create("orders")
+    c = world.client()
+    opened = c.open("DIRECT=OS:vhost\\orders", QueueAccessType.RECEIVE_ACCESS)
+    alike = [packet(k, source_queue_manager=PEER) for k in (1, 2, 3)]
+    assert world.arrive(*alike, facts=facts(PEER)) == [ACCEPTED] * 3
+
+    def count(level: int, number: int) -> None:
+        key = QUEUE_KEY.pack(queue_id)
+        row = world.state.get(Table.QUEUE_STATS, key)
+        assert row is not None
+        stats = list(STATS_ROW.unpack(row))
+        stats[level] = number
+        world.state.put(Table.QUEUE_STATS, key, STATS_ROW.pack(*stats))
+        world.machine.forget()
+
+    count(7, POSITIONS_PER_QUEUE_MAX)
+    more = [packet(k, source_queue_manager=PEER) for k in (4, 5, 6)]
+    verdicts = world.arrive(*more, facts=facts(PEER))
+    assert verdicts == [MessageClass.NACK_Q_EXCEED_QUOTA] * 3
+    assert c.send("DIRECT=OS:vhost\\orders").status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    assert [one.status for one in c.receive(opened, 3)] == [0] * 3
+    count(7, 0)
+    assert world.arrive(*more, facts=facts(PEER)) == [ACCEPTED] * 3
+    anew = [packet(k, source_queue_manager=PEER) for k in (7, 8, 9)]
+    assert world.arrive(*anew, facts=facts(PEER)) == [ACCEPTED] * 3
