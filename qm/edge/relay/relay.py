@@ -25,7 +25,26 @@ from qm.model.values.effects import Outcome
 from qm.model.values.limits import VERSION_OF_MESSAGE_SECURITY
 from qm.wire.guid import Guid
 
-_INTAKE_NUMBERS: Final = count(1)
+_NUMBERS_PER_MS: Final = 1_024
+"""More sessions than a process opens; beyond, numbers of before a restart could come again."""
+
+
+class IntakeNumbers:
+    """Numbers of sessions, of which a node gives none twice, also when it is started anew.
+
+    The state remembers for a while by them which sessions were refused something.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self, now_ms: int) -> int:
+        """Return a number; `now_ms`: the cluster's time, which does not go back."""
+        self._last = max(self._last + 1, now_ms * _NUMBERS_PER_MS)
+        return self._last
+
+
+_INTAKE_NUMBERS: Final = IntakeNumbers()
 """Shared by the process: an edge that is started again must not reuse earlier numbers."""
 
 
@@ -77,7 +96,8 @@ class Relay:
 
         `is_announced`: the leader may send late acknowledgements over the session.
         """
-        number, opened_ms = next(_INTAKE_NUMBERS), self._cluster.now_ms()
+        opened_ms = self._cluster.now_ms()
+        number = _INTAKE_NUMBERS.next(opened_ms)
         intake = SessionIntake(self, owner, number, claimed_guid, address, opened_ms)
         intake.is_announced = is_announced
         self._intakes[intake.number] = intake
