@@ -15,6 +15,7 @@ from qm.api.gate.identity import Principal
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster
 from qm.cluster.examining import Examined, Examining
+from qm.model.clients.clients import CLIENT_FENCED
 from qm.model.clients.transactions import TRANSACTION_ID_BYTES
 from qm.model.queries import find_by_format_name, queue_statistics
 from qm.model.values.commands import Facts, Request, Send, Target
@@ -56,6 +57,8 @@ class Sending:
         if any(map(_brings_security, request.messages)):
             commands = [await self._examined(command, who) for command in commands]
         outcomes = await self._proposer.repeat(*commands)
+        if any(outcome.status == CLIENT_FENCED for outcome in outcomes):
+            await self._sessions.tell_fenced(first.client_id)
         return data_pb2.SendReply(results=list(map(self._result, commands, outcomes)))
 
     async def compose(

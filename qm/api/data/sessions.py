@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
 from qm.api.convert.outcomes import numbers_of
@@ -152,6 +152,15 @@ class Sessions:
             )
         self._check_holder(client_id)
         return client
+
+    async def tell_fenced(self, client_id: str) -> NoReturn:
+        """Raise ClientFenced for a caller whose command found the session taken over.
+
+        The state of this node may not have shown that yet when the call came.
+        """
+        await self._cluster.read_barrier()
+        self._check_holder(client_id)
+        raise ClientFenced
 
     def _check_holder(self, client_id: str) -> None:
         """Raise ClientFenced if another opener is known to hold the session."""

@@ -117,7 +117,7 @@ class QueueInHand:
     @property
     def is_full(self) -> bool:
         """Whether it takes no more messages, whatever its quota says."""
-        return sum(self.counts) + self.hidden >= POSITIONS_PER_QUEUE_MAX
+        return self.count() + self.hidden >= POSITIONS_PER_QUEUE_MAX
 
     def window(self, level: int) -> Window:
         """Return the window of one level."""

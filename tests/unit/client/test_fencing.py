@@ -6,11 +6,14 @@ import asyncio
 
 import pytest
 
+from qm.api.data import sessions
 from qm.client.client import Client
 from qm.client.errors import ClientFenced
 from qm.client.message import Message
 from qm.client.stream import Stream
+from qm.model.queries import View, get_client_holder
 from qm.model.values.limits import APPLY_VERSION
+from qm.model.values.records import ClientHolder
 from tests.cluster.harness import until
 from tests.unit.client.world import PLAIN, Clients, scenario
 
@@ -60,6 +63,33 @@ async def test_the_second_opener_takes_over_and_the_first_is_told(made: Clients)
             assert bodies == [b"first", *(b"second %d" % number for number in range(4))]
             await first.close()
             await second.send(PLAIN, Message(body=b"after the first one's end"))
+
+
+@scenario()
+async def test_it_is_told_as_well_where_the_node_learns_of_it_with_the_outcome(
+    made: Clients,
+) -> None:
+    await raised(made)
+    looks = 0
+
+    def late(view: View, client_id: str) -> ClientHolder | None:
+        """As a node answers that has not applied the second opening when the call comes."""
+        nonlocal looks
+        looks += 1
+        return None if looks == 1 else get_client_holder(view, client_id)
+
+    async with made.client("billing") as first:
+        await first.send(PLAIN, Message(body=b"first"))
+        async with made.client("billing") as second, made.client() as reader:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sessions, "get_client_holder", late)
+                told = await fenced(first, b"lost")
+            assert looks > 1, "the command was proposed"
+            assert told.count("127.") == 2, "both addresses"
+            await second.send(PLAIN, Message(body=b"second"))
+            queue = await reader.open_queue(PLAIN)
+            bodies = [message.body async for message in queue.browse()]
+            assert bodies == [b"first", b"second"]
 
 
 @scenario()
