@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit ledger architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
-	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc test-domain bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -242,6 +242,14 @@ $(IMPACKET)/.installed: requirements-rpc.lock | $(VENV)/bin/python
 	$(IMPACKET)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-rpc.lock
 	@touch $@
 
+KERBEROS := $(VENV)/.kerberos
+$(KERBEROS): requirements-kerberos.lock $(DEV)
+	$(PIP) install --require-hashes -r requirements-kerberos.lock
+	@touch $@
+
+test-domain: setup $(KERBEROS) $(IMPACKET)/.installed  ## read from a node by Kerberos in a domain of Samba's (root, samba-ad-dc)
+	$(BIN)/python -m tests.rpc_peers.domain $(IMPACKET)/bin/python
+
 test-rpc: setup $(IMPACKET)/.installed  ## ask a node with impacket and by Samba's PDU tests (root)
 	$(BIN)/python -m tests.rpc_peers $(IMPACKET)/bin/python
 
@@ -269,6 +277,7 @@ lock: | $(VENV)/bin/python  ## update the lock files
 	$(COMPILE) -c requirements-dev.lock --extra server --extra spark -o requirements-spark.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --extra server --extra chart -o requirements-chart.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --extra server --extra console -o requirements-console.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --extra server --extra kerberos -o requirements-kerberos.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --build-deps-for wheel --only-build-deps -o requirements-build.lock pyproject.toml
 	echo 'setuptools>=80,<84' | $(COMPILE) -o requirements-spark-build.lock -
 	echo 'pip-tools>=7.5,<8' | $(COMPILE) -o requirements-tools.lock -

@@ -78,11 +78,18 @@ for peer in rabbitmq-server nats-server; do
     fi
 done
 
-# `make test-rpc` runs Samba's tests of RPC servers, and logs on to a node by an Active Directory of Samba's.
+# `make test-rpc` runs Samba's tests of RPC servers.
 if /usr/bin/python3 -c "import samba.tests.dcerpc.raw_protocol" 2>/dev/null && command -v smbtorture >/dev/null 2>&1; then
     echo "deps-system: samba found"
 else
-    echo "deps-system: no samba; test-rpc needs it: apt-get install --no-install-recommends samba samba-ad-dc python3-samba samba-testsuite smbclient krb5-user"
+    echo "deps-system: no samba; test-rpc needs it: apt-get install --no-install-recommends samba python3-samba samba-testsuite smbclient"
+fi
+
+# `make test-domain` logs on to a node by an Active Directory of Samba's; its client is built from source.
+if command -v samba-tool kinit ldbmodify krb5-config >/dev/null 2>&1; then
+    echo "deps-system: a domain controller found"
+else
+    echo "deps-system: no domain controller; test-domain needs it: apt-get install --no-install-recommends samba samba-ad-dc samba-ad-provision samba-dsdb-modules winbind ldb-tools python3-samba krb5-user libkrb5-dev gcc python3-dev"
 fi
 
 if [ "${#needed[@]}" -eq 0 ]; then

@@ -23,9 +23,10 @@ from qm.rpc.queue_formats import format_of
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_read.interface import REMOTE_READ, EndIn, Handle, OpenIn, StartIn, StartOut
 from qm.rpc.remote_read.sections import body_place
+from qm.rpc.security.kerberos import KerberosClient, KerberosMissing
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.provider import Provider, SecurityRefused
-from qm.rpc.security.spnego import SpnegoClient
+from qm.rpc.security.spnego import OID_KERBEROS, SpnegoClient
 from qm.wire.codes import error_code_text
 from qm.wire.headers.message_properties import MESSAGE_PROPERTIES_MIN_BYTES
 
@@ -148,6 +149,11 @@ async def _opened(
 
 
 def _provider(where: dict[str, Any]) -> tuple[Provider | None, int]:
+    if where["kerberos"]:
+        try:
+            return SpnegoClient(KerberosClient(where["host"]), OID_KERBEROS), AuthType.SPNEGO
+        except KerberosMissing as error:
+            raise click.ClickException(str(error)) from None
     if not where["user"]:
         return None, 0
     password = where["password"]

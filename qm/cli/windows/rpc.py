@@ -30,6 +30,9 @@ def _as(command: Any) -> Any:
         click.option("--domain", default=""),
         click.option("--password", envvar="QM_RPC_PASSWORD", default=None),
         click.option("--spnego/--ntlm", default=True, show_default=True),
+        click.option(
+            "--kerberos", is_flag=True, help="Log on with the ticket that `kinit` got, in SPNEGO."
+        ),
         click.option("--level", type=click.Choice(["privacy", "integrity"]), default="privacy"),
     ):
         command = option(command)

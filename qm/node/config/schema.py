@@ -175,6 +175,10 @@ class RpcSection(Section, frozen=True, kw_only=True):
     users_file: Path | None = None
     """Accounts for NTLM at this node alone, behind those of the cluster (`qm user add`). Readable
     by its owner alone; read again when it changes."""
+    keytab: Path | None = None
+    """Kerberos keys of this node's services, HOST/name and RPCSS/name for every name that programs
+    dial; needs the package `quorate[kerberos]`. Readable by its owner alone; may be replaced while
+    the node runs."""
     require_mic: bool = True
     """Refuse NTLM clients that send no message integrity code; Windows always sends one."""
 

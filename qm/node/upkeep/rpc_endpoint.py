@@ -6,6 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from qm.api.data.service import Data
@@ -32,6 +33,7 @@ from qm.rpc.remote_management.service import Audit, RemoteManagement
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.service import FINISH_MAX_S, ReadPorts, RemoteRead
 from qm.rpc.security.accounts import AccountSource, Logons
+from qm.rpc.security.kerberos import KerberosMissing, Keytab
 from qm.rpc.security.ntlm import NtlmClient, NtlmTarget
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.users_file import UsersFile
@@ -88,11 +90,13 @@ class WindowsEndpoint:
         if not rpc.enabled:
             return
         settings = RpcSettings(await self._addresses(), rpc.mapper_port, port_of(self._config))
+        accounts = self._accounts()
         providers = OfferedProviders(
             self._target,
-            Logons(self._accounts(), time.monotonic),
+            Logons(accounts, time.monotonic),
             secrets.token_bytes,
             lambda: time.time_ns() // _NS_PER_TICK + _FILETIME_OF_EPOCH,
+            None if rpc.keytab is None else _keytab(rpc.keytab, accounts).acceptor,
         )
         level = AuthLevel.INTEGRITY if rpc.level == "integrity" else AuthLevel.PRIVACY
         access = RpcAccess(
@@ -127,7 +131,9 @@ class WindowsEndpoint:
 
         rpc = self._config.rpc
         node = number_of(self._config.name)
-        settings = DcomSettings(node, rpc.names, self._sink_logon(), rpc.sink_port)
+        settings = DcomSettings(
+            node, rpc.names, self._sink_logon(), rpc.sink_port, rpc.keytab is not None
+        )
         return Dcom(settings, self._channels, self._port, self._metrics, self._others)
 
     async def ask_exporter(self, question: Question) -> bytes:
@@ -194,6 +200,14 @@ class WindowsEndpoint:
                 dcom, self._dcom = self._dcom, None
                 await dcom.stop(within_s)
             await self._remote_read.stop(within_s)
+
+
+def _keytab(path: Path, accounts: AccountSource) -> Keytab:
+    """Return the keys by which tickets are taken. Raises OSError."""
+    try:
+        return Keytab(path, accounts)
+    except KerberosMissing as error:
+        raise OSError(str(error)) from error
 
 
 def port_of(config: NodeConfig) -> int:

@@ -60,6 +60,8 @@ class DcomSettings(msgspec.Struct, frozen=True):
     """How this node logs on at clients to tell their sinks."""
     sink_port: int = RESOLVER_PORT
     """Of clients' resolvers."""
+    has_kerberos: bool = False
+    """Whether clients may log on by Kerberos."""
 
 
 class Dcom(Creator):
@@ -78,7 +80,7 @@ class Dcom(Creator):
         """
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._places = Places(settings.names, port, loop.time)
+        self._places = Places(settings.names, port, loop.time, has_kerberos=settings.has_kerberos)
         self._threads = Threads()
         runner = LoopRunner()
         self._callers = Callers(channels, runner)

@@ -205,14 +205,19 @@ class Structure(Type[S]):
     def read_counted(self, reader: Reader, count: int) -> S:
         reader.align(self.alignment)
         values: dict[str, Any] = {}
+        made: list[S] = []
         for name, one in self._fields.items():
             if self.is_conformant and name == self._last:
-                values[name] = one.read_counted(reader, count)
+                value = one.read_counted(reader, count)
             else:
-                values[name] = one.read(reader)
+                value = one.read(reader)
+            if type(value) is Pending:
+                # At once: the targets come in the order of all pointers, those of members too.
+                reader.defer(value.target, partial(_set, made, name), value.shared)
+                value = None
+            values[name] = value
         found = self._make(**values)
-        for name, value in values.items():
-            settle(reader, value, partial(setattr, found, name))
+        made.append(found)
         if (check := self._check) is not None:
             reader.check(partial(_must, check, found))
         return found
@@ -235,6 +240,11 @@ class Structure(Type[S]):
                 one.write_counted(writer, getattr(value, name))
             else:
                 one.write(writer, getattr(value, name))
+
+
+def _set(made: list[Any], name: str, value: object) -> None:
+    """Put a pointer's target into the structure that was made meanwhile."""
+    setattr(made[0], name, value)
 
 
 def _must(check: Callable[[S], bool], found: S) -> None:

@@ -43,7 +43,7 @@ from qm.rpc.security.ntlm_messages import (
     write_negotiate,
     write_pairs,
 )
-from qm.rpc.security.provider import Buffers, Identity, Provider, SecurityRefused
+from qm.rpc.security.provider import Buffers, Identity, Mechanism, SecurityRefused
 
 _NEEDED: Final = NtlmFlag.UNICODE | NtlmFlag.EXTENDED_SESSIONSECURITY | NtlmFlag.KEY_128
 _OFFERED: Final = _NEEDED | NtlmFlag.SIGN | NtlmFlag.SEAL | NtlmFlag.KEY_EXCH | NtlmFlag.KEY_56
@@ -67,10 +67,16 @@ class NtlmTarget(msgspec.Struct, frozen=True):
     """Refuse clients that leave out the MIC, although our timestamp asks for one (RP-A12)."""
 
 
-class _Protection(Provider):
+class _Protection(Mechanism):
     """Signing and sealing, the same on both sides."""
 
     keys: SessionKeys | None = None
+    _had_mic = False
+
+    @property
+    @override
+    def had_mic(self) -> bool:
+        return self._had_mic
 
     @property
     @override
@@ -99,6 +105,18 @@ class _Protection(Provider):
             body = keys.unseal(body)
         keys.verify(buffers.header + body + buffers.trailer, token)
         return body
+
+    @override
+    def sign_list(self, mechanisms: bytes) -> bytes:
+        return self._keys().sign(mechanisms)
+
+    @override
+    def verify_list(self, mechanisms: bytes, mic: bytes) -> None:
+        self._keys().verify(mechanisms, mic)
+
+    @override
+    def restart(self) -> None:
+        self._keys().restart()
 
     def _keys(self) -> SessionKeys:
         if self.keys is None:
@@ -132,7 +150,7 @@ class NtlmAcceptor(_Protection):
         self._negotiate_raw = b""
         self._challenge_raw = b""
         self._identity: Identity | None = None
-        self.had_mic = False
+        self._had_mic = False
         """Whether the client's message had a MIC."""
 
     @property
@@ -205,8 +223,8 @@ class NtlmAcceptor(_Protection):
     ) -> None:
         """Verify the MIC."""
         av_flags = int.from_bytes(pairs.get(AvId.FLAGS, b""), "little")
-        self.had_mic = bool(av_flags & AvId.MIC_PRESENT)
-        if not self.had_mic:
+        self._had_mic = bool(av_flags & AvId.MIC_PRESENT)
+        if not self._had_mic:
             if self._target.requires_mic:
                 raise SecurityRefused("the client sent no MIC")
             return

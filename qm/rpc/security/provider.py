@@ -68,6 +68,23 @@ class Provider(Protocol):
         """Return the plain body of what was received. Raises SecurityRefused."""
 
 
+class Mechanism(Provider, Protocol):
+    """A provider that SPNEGO can hold."""
+
+    @property
+    def had_mic(self) -> bool:
+        """Whether the peer's last token was protected by a MIC, so that its list must be, too."""
+
+    def sign_list(self, mechanisms: bytes) -> bytes:
+        """Return our mechListMIC over the DER of the list of mechanisms."""
+
+    def verify_list(self, mechanisms: bytes, mic: bytes) -> None:
+        """Check the peer's. Raises SecurityRefused."""
+
+    def restart(self) -> None:
+        """Begin anew what begins anew behind the MICs (RP-A7)."""
+
+
 class Providers(Protocol):
     """Creates providers for clients that bind."""
 

@@ -11,9 +11,8 @@ from typing_extensions import override
 
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.security import der
-from qm.rpc.security.ntlm import NtlmAcceptor, NtlmClient
 from qm.rpc.security.ntlm_messages import SIGNATURE
-from qm.rpc.security.provider import Buffers, Identity, Provider, SecurityRefused
+from qm.rpc.security.provider import Buffers, Identity, Mechanism, Provider, SecurityRefused
 
 OID_SPNEGO: Final = bytes.fromhex("2b0601050502")
 OID_NTLM: Final = bytes.fromhex("2b06010401823702020a")
@@ -25,7 +24,7 @@ _INIT, _RESPONSE = 0xA0, 0xA1
 _ACCEPT_COMPLETED, _ACCEPT_INCOMPLETE, _REJECT, _REQUEST_MIC = 0, 1, 2, 3
 
 
-Mechanisms = Mapping[bytes, Callable[[], Provider]]
+Mechanisms = Mapping[bytes, Callable[[], Mechanism]]
 """By OID: what creates a provider."""
 
 
@@ -34,7 +33,7 @@ class SpnegoAcceptor(Provider):
 
     def __init__(self, mechanisms: Mechanisms) -> None:
         self._mechanisms = mechanisms
-        self._inner: Provider | None = None
+        self._inner: Mechanism | None = None
         self._list = b""
         """The client's list, DER as received: what the MICs are made of."""
         self._needs_mic = False
@@ -105,23 +104,22 @@ class SpnegoAcceptor(Provider):
         if not inner.is_done:
             return _response(_ACCEPT_INCOMPLETE, None, answer)
         mic = der.read(fields[3], der.OCTETS) if 3 in fields else b""
-        ours = self._exchange_mics(inner, mic) if isinstance(inner, NtlmAcceptor) else b""
+        ours = self._exchange_mics(inner, mic)
         self._is_done = True
         return _response(_ACCEPT_COMPLETED, None, answer, ours)
 
-    def _exchange_mics(self, inner: NtlmAcceptor, mic: bytes) -> bytes:
+    def _exchange_mics(self, inner: Mechanism, mic: bytes) -> bytes:
         """Verify the client's mechListMIC and return ours, if there is one (RP-A8)."""
         if not mic:
             if self._needs_mic or inner.had_mic:
                 raise SecurityRefused("the client sent no mechListMIC")
             return b""
-        assert inner.keys is not None
-        inner.keys.verify(self._list, mic)
-        ours = inner.keys.sign(self._list)
-        inner.keys.restart()
+        inner.verify_list(self._list, mic)
+        ours = inner.sign_list(self._list)
+        inner.restart()
         return ours
 
-    def _mechanism(self) -> Provider:
+    def _mechanism(self) -> Mechanism:
         if self._inner is None:
             raise SecurityRefused("no mechanism was chosen")
         return self._inner
@@ -142,11 +140,11 @@ class SpnegoAcceptor(Provider):
 
 
 class SpnegoClient(Provider):
-    """A client's side with NTLM inside: `step(b"")` begins it."""
+    """A client's side with one mechanism inside: `step(b"")` begins it."""
 
-    def __init__(self, inner: NtlmClient) -> None:
+    def __init__(self, inner: Mechanism, oid: bytes = OID_NTLM) -> None:
         self._inner = inner
-        self._list = der.write(der.SEQUENCE, der.write(der.OID, OID_NTLM))
+        self._list = der.write(der.SEQUENCE, der.write(der.OID, oid))
         self._is_done = False
 
     @property
@@ -170,16 +168,15 @@ class SpnegoClient(Provider):
             )
             return der.write(_APPLICATION, der.write(der.OID, OID_SPNEGO), der.write(_INIT, init))
         fields = _fields(der.read(token, _RESPONSE))
-        keys = self._inner.keys
-        if keys is not None:
+        inner = self._inner
+        if inner.is_done:
             if 3 in fields:
-                keys.verify(self._list, der.read(fields[3], der.OCTETS))
-            keys.restart()
+                inner.verify_list(self._list, der.read(fields[3], der.OCTETS))
+            inner.restart()
             self._is_done = True
             return b""
-        last = self._inner.step(der.read(fields[2], der.OCTETS) if 2 in fields else b"")
-        keys = self._inner.keys
-        mic = b"" if keys is None else keys.sign(self._list)
+        last = inner.step(der.read(fields[2], der.OCTETS) if 2 in fields else b"")
+        mic = inner.sign_list(self._list) if inner.is_done else b""
         return _response(None, None, last, mic)
 
     @override

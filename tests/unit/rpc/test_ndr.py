@@ -53,6 +53,25 @@ def one(type_: Type[object] | Type[int] | object) -> Parameters[One]:
     return Parameters(One, {"value": type_})  # type: ignore[dict-item]
 
 
+class Inner(msgspec.Struct):
+    text: object
+
+
+class Outer(msgspec.Struct):
+    first: object
+    inner: Inner
+    last: object
+
+
+def test_targets_come_in_the_order_of_all_pointers() -> None:
+    inner = Structure(Inner, {"text": Unique(U32)})
+    outer = Structure(Outer, {"first": Unique(U32), "inner": inner, "last": Unique(U32)})
+    stub = one(outer).marshal(One(Outer(1, Inner(2), 3)))
+    assert struct.unpack("<6I", stub)[3:] == (1, 2, 3)
+    found, _ = one(outer).unmarshal(stub)
+    assert found.value == Outer(1, Inner(2), 3)
+
+
 @pytest.mark.spec("RP-RPCE-3.1.1.5.3.1-01")
 def test_counts_must_agree_with_what_they_describe() -> None:
     good, end = CORRELATED.unmarshal(vector("ndr_correlation_ok"))

@@ -9,26 +9,32 @@ from qm.rpc.pdu.codes import AuthType
 from qm.rpc.server.call import Call
 
 SERVICES: Final = (int(AuthType.SPNEGO), int(AuthType.NTLM))
-"""Ways to log on, the best one first."""
+"""Ways to log on, the best one first; a node with a keytab has Kerberos, too."""
 
 
 class Places:
     """Bindings of the node: the address that the caller dialled always is among them."""
 
     def __init__(
-        self, names: Sequence[str], port: Callable[[], int], clock: Callable[[], float]
+        self,
+        names: Sequence[str],
+        port: Callable[[], int],
+        clock: Callable[[], float],
+        *,
+        has_kerberos: bool = False,
     ) -> None:
         """`names`: host names that clients dial, the first of them first. `port`: of the objects.
 
-        `clock`: seconds, monotonic.
+        `clock`: seconds, monotonic. `has_kerberos`: whether the node takes tickets.
         """
+        self._services = (*SERVICES, int(AuthType.KERBEROS)) if has_kerberos else SERVICES
         self._names = tuple(names)
         self._port = port
         self.now: Final = clock
 
     def resolver(self, call: Call) -> Bindings:
         """Return where OXIDs are resolved: no ports, since it is the well-known one."""
-        return Bindings((*self._names, call.local[0]), SERVICES)
+        return Bindings((*self._names, call.local[0]), self._services)
 
     def exporter(self, call: Call) -> Bindings:
         """Return where objects are called."""
@@ -38,7 +44,7 @@ class Places:
         """As `exporter`, for who dialled an address."""
         port = self._port()
         hosts = (*self._names, dialled)
-        return Bindings(tuple(f"{host}[{port}]" for host in hosts), SERVICES)
+        return Bindings(tuple(f"{host}[{port}]" for host in hosts), self._services)
 
     def owner(self, call: Call) -> Owner:
         """Return who calls."""

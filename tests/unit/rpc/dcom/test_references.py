@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from struct import pack
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from qm.rpc.dcom.runtime.objref import (
     write_objref,
 )
 from qm.rpc.dcom.runtime.orpc import ORPC_THAT, ORPC_THIS, Extension, Listed, OrpcThis
+from qm.rpc.dcom.runtime.places import Places
 from qm.rpc.dcom.runtime.properties import (
     _INSTANTIATION,
     _SCM_REQUEST,
@@ -53,6 +55,18 @@ from tests.unit.rpc.vectors import vector
 
 ALICE, BOB = Owner("alice", "10.0.0.9"), Owner("bob", "10.0.0.9")
 HERE = Bindings(("node3",), (9, 10))
+
+
+@pytest.mark.spec("RP-DCOM-2.2.19.4-01")
+@pytest.mark.parametrize(("has_kerberos", "services"), [(False, (9, 10)), (True, (9, 10, 16))])
+def test_bindings_list_the_ways_to_log_on(has_kerberos: bool, services: tuple[int, ...]) -> None:
+    places = Places((), lambda: 2_103, lambda: 0.0, has_kerberos=has_kerberos)
+    stub = Listed((DUAL_STRING_ARRAY,)).marshal([places.exporter_at("10.0.0.1")])
+    (found,), _ = Listed((DUAL_STRING_ARRAY,)).unmarshal(stub)
+    assert found.services == services
+    # Each with 0xFFFF, and the NUL of an empty name.
+    ends = b"".join(pack("<3H", service, 0xFFFF, 0) for service in services) + bytes(2)
+    assert stub.endswith(ends)
 
 
 # References ------------------------------------------------------------------------------
