@@ -36,7 +36,8 @@ _NOTHING: Final = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_IO_T
 
 
 class MSMQQueue(OpenQueue):
-    """Created by MSMQQueueInfo.Open; one that an application creates itself is unusable.
+    """An open queue [MC-MQAC 3.11], created by MSMQQueueInfo.Open; one that an application creates
+    itself is unusable.
 
     Reads return MSMQMessage. Errors are MqError with the HRESULT as `code`.
     """

@@ -142,7 +142,7 @@ async def event_of(program: Program) -> tuple[Late, Objref, Objref]:
     return Late(server, event), container, point
 
 
-@pytest.mark.spec("AC-3.16-02", "AC-3.16.4.4-01", "AC-3.16.4.4.1-01", "AC-3.16.4.4.2-01")
+@pytest.mark.spec("AC-1-02", "AC-3.16-02", "AC-3.16.4.4-01", "AC-3.16.4.4.1-01", "AC-3.16.4.4.2-01")
 def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
     async def scenario() -> None:
         async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:

@@ -9,6 +9,7 @@ import pytest
 
 from qm.client import mqac
 from qm.client.mqac.transaction import TransactionImpl
+from qm.names.guid import guid_text
 from qm.rpc.dcom.mqac.classes import Coclasses, ObjectClasses, coclass_of, interfaces_of
 from qm.rpc.dcom.mqac.definitions import Method, definitions
 from qm.rpc.dcom.mqac.events import ConnectionPoints, DcomEvent
@@ -39,7 +40,45 @@ def members() -> list[tuple[str, type, Method]]:
     return found
 
 
-@pytest.mark.spec("AC-1-02", "AC-6-11", "AC-3.9.4.2-01")
+REVISED = {
+    "IMSMQMessage": 4,
+    "IMSMQQueue": 4,
+    "IMSMQQueueInfo": 4,
+    "IMSMQQueueInfos": 4,
+    "IMSMQQuery": 4,
+    "IMSMQTransactionDispenser": 3,
+    "IMSMQCoordinatedTransactionDispenser": 3,
+}
+"""Revisions that do not derive from the one before."""
+DERIVED = {"IMSMQApplication": 3, "IMSMQTransaction": 3, "IMSMQEvent": 3}
+
+
+def revisions(name: str, last: int) -> list[str]:
+    return [name, *(f"{name}{number}" for number in range(2, last + 1))]
+
+
+@pytest.mark.spec("AC-6-11")
+def test_revisions_derive_from_what_the_document_says() -> None:
+    lineage = definitions().lineage
+    for name, last in REVISED.items():
+        for one in revisions(name, last):
+            assert lineage(one) == [one, "IDispatch"]
+    for name, last in DERIVED.items():
+        every = revisions(name, last)
+        for count, one in enumerate(every, 1):
+            assert lineage(one) == [*reversed(every[:count]), "IDispatch"]
+    for one in ("IMSMQOutgoingQueueManagement", "IMSMQQueueManagement"):
+        assert lineage(one) == [one, "IMSMQManagement", "IDispatch"]
+
+
+@pytest.mark.spec("AC-3.9.4.2-01")
+def test_the_second_revision_of_transactions_has_the_id_of_the_text() -> None:
+    found = definitions().named("IMSMQTransaction2")
+    assert found.iid.casefold() == "2ce0c5b0-6e67-11d2-b0e6-00e02c074f6b"
+    assert guid_text(found.guid).casefold() == found.iid.casefold()
+    assert definitions().lineage(found.name)[1] == "IMSMQTransaction"
+
+
 def test_the_data_is_the_published_idl() -> None:
     assert TARGET.read_text(encoding="utf-8") == compact()
 
