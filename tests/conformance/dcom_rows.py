@@ -110,3 +110,9 @@ def interface_holds(row_id: str) -> None:
     else:
         assert (own[0], own[-1]) == (int(opnums[1]), int(opnums[2])), row_id
         assert own == list(range(own[0], own[-1] + 1)), row_id
+        if name == UNSERVED:
+            return
+        served = object_interfaces()[found.guid]
+        assert set(own) <= set(served.operations), row_id
+        assert max(served.operations) == own[-1], row_id
+        assert guid_text(found.guid).casefold() == iid
