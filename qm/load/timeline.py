@@ -1,5 +1,6 @@
 """Times in histories: gaps, latencies, seconds and faults."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -11,6 +12,8 @@ from qm.load.verdict import Fault, Latency, Mark, Second
 
 FAULT_WINDOW_MS: Final = 2_000
 """A gap that begins within this time after a fault counts as its consequence."""
+HISTOGRAM_STEPS_MS: Final = (0.1, 0.2, 0.5)
+"""The first limits of a histogram; the next ones are ten times as large."""
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
 
@@ -65,7 +68,20 @@ def latency(samples_ns: Sequence[int]) -> Latency:
         place = min(len(ordered) - 1, int(share * len(ordered)))
         return round(ordered[place] / _NS_PER_MS, 3)
 
-    return Latency(len(ordered), at(0.5), at(0.99), at(1.0))
+    return Latency(len(ordered), at(0.5), at(0.99), at(1.0), _histogram(ordered))
+
+
+def _histogram(ordered: Sequence[int]) -> tuple[tuple[float, int], ...]:
+    """Return how many durations end at each limit; three limits in each power of ten."""
+    found: list[tuple[float, int]] = []
+    before, limit = 0, 0
+    while before < len(ordered):
+        limit_ms = HISTOGRAM_STEPS_MS[limit % 3] * 10 ** (limit // 3)
+        upto = bisect_right(ordered, int(limit_ms * _NS_PER_MS))
+        if upto > before or found:
+            found.append((round(limit_ms, 3), upto - before))
+        before, limit = upto, limit + 1
+    return tuple(found)
 
 
 def seconds(events: Sequence[HistoryEvent]) -> tuple[Second, ...]:

@@ -44,6 +44,9 @@ class Latency(msgspec.Struct, frozen=True):
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     max_ms: float = 0.0
+    histogram: tuple[tuple[float, int], ...] = ()
+    """How many took longer than the limit before and at most this one, milliseconds, up to the
+    longest."""
 
 
 class Findings(msgspec.Struct, frozen=True):

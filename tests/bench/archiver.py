@@ -27,9 +27,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench.cluster import Cluster, Figures, Load, load
+from tests.bench.cluster import Cluster, Figures
 from tests.bench.cluster_load import Seen
 from tests.bench.cluster_nodes import Nodes
+from tests.bench.load import Load, load
 
 MESSAGES: Final = 120_000
 """So many that every run has a flush of the state, which may take half a second."""

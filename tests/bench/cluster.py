@@ -2,8 +2,9 @@
 
 Three node processes on loopback as `qm dev up` runs them: mutual TLS, fsync on a quorum before any
 acknowledgement. Load comes from separate processes. Every round measures us and each peer in
-turn; ratios are taken within a round, and every figure is the median of the rounds. The many
-queues come last: what they hold stays, and the nodes keep moving it out of their logs for a while.
+turn; ratios are taken within a round, and every figure is the median of the rounds. Mixtures come
+first, while nothing is stored that nodes would still move out of their logs, and the many queues
+last, since what they hold stays.
 Prints JSON and writes it to build/bench.json. docs/performance.md says what the keys mean and where
 the time goes.
 """
@@ -12,16 +13,13 @@ import argparse
 import json
 import os
 import platform
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -29,9 +27,12 @@ from qm.node.dev.layout import DevNode
 from tests.bench.cluster_load import Idling, Mixing, Seen, Sending, Work
 from tests.bench.cluster_nodes import Nodes, resident_mib
 from tests.bench.cluster_receive import Receiving
+from tests.bench.load import load
+from tests.bench.mixtures import Mixtures, beside
 from tests.bench.peers.measure import WARM_UP, Missing
 from tests.bench.peers.nats import JetStream
 from tests.bench.peers.rabbitmq import RabbitMq
+from tests.bench.plots import draw
 
 MESSAGES = 120_000
 SESSIONS = 8
@@ -41,76 +42,11 @@ MIXED_BODY_BYTES = (100, 64 << 10)
 MIXED_MESSAGES = 8_000
 LATENCY_S = 8.0
 IDLE_SESSIONS = 2_000
-ROUNDS = 3
+ROUNDS = 5
 PLAIN = "bench"
 OUTPUT = Path("build") / "bench.json"
 
 Figures = dict[str, float]
-SeenT = TypeVar("SeenT", bound=Seen)
-
-
-class Load(Generic[SeenT]):
-    """A load process, connected and waiting."""
-
-    def __init__(self, work: msgspec.Struct, module: str, seen: type[SeenT]) -> None:
-        self._seen = seen
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, msgspec.json.encode(work).decode()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        if self._process.stdout.readline() != "ready\n":
-            raise RuntimeError(f"a load process ended before its load: {work}")
-        self._pauses: list[tuple[float, float]] = []
-        self._paused_at: float | None = None
-
-    def begin(self) -> None:
-        """Let it work."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-
-    def pause(self) -> None:
-        """Stop sending; what is in flight continues."""
-        self._process.send_signal(signal.SIGSTOP)
-        self._paused_at = time.monotonic()
-
-    def resume(self) -> None:
-        """Let it go on."""
-        assert self._paused_at is not None
-        self._pauses.append((self._paused_at, time.monotonic()))
-        self._process.send_signal(signal.SIGCONT)
-
-    def is_over(self, wait_s: float) -> bool:
-        """Whether it has ended, or does so in that time."""
-        try:
-            self._process.wait(wait_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def result(self) -> SeenT:
-        """Wait for its end; return what it saw, without pauses while it worked: it may have been
-        stopped when it was done and about to say so.
-        """
-        said, _ = self._process.communicate()
-        if self._process.returncode:
-            raise RuntimeError("a load process failed")
-        seen = msgspec.json.decode(said, type=self._seen)
-        seen.seconds -= sum(end - begin for begin, end in self._pauses if begin < seen.ended_at_s)
-        return seen
-
-    def run(self) -> SeenT:
-        """Let it work; return what it saw."""
-        self.begin()
-        return self.result()
-
-
-def load(work: Work) -> Load[Seen]:
-    """Return a load process for a piece of work."""
-    return Load(work, "tests.bench.cluster_load", Seen)
 
 
 class Cluster:
@@ -267,9 +203,19 @@ def measure(options: argparse.Namespace) -> Figures:
                 _say(str(missing))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="quorate-bench-"))
         nodes = stack.enter_context(Nodes(Path(folder), options.network))
+        mixtures = Mixtures(nodes)
+        once = mixtures.idle()
         cluster = Cluster(nodes, options.messages)
         cluster.warm_up()
-        idle_mib = cluster.idle()
+        once[f"idle_{IDLE_SESSIONS}_sessions_mib"] = cluster.idle()
+        for number in range(options.rounds):
+            found = mixtures.round()
+            for name, peer in (("rabbitmq", rabbitmq), ("jetstream", jetstream)):
+                if peer is not None:
+                    found |= beside(name, peer, found)
+            for name, value in found.items():
+                rounds[name].append(value)
+            _say(f"mixtures {number + 1}: {json.dumps(_rounded(found))}")
         for number in range(options.rounds):
             os.sync()  # What a peer left unsynced is not to be written while we are measured.
             found = cluster.round()
@@ -283,8 +229,9 @@ def measure(options: argparse.Namespace) -> Figures:
         for _ in range(options.rounds):
             for name, value in cluster.mix().items():
                 rounds[name].append(value)
+        once |= mixtures.restart()
     medians = {name: statistics.median(values) for name, values in rounds.items()}
-    return _rounded(medians | {f"idle_{IDLE_SESSIONS}_sessions_mib": idle_mib})
+    return _rounded(medians | once)
 
 
 def _rounded(figures: Figures) -> Figures:
@@ -317,6 +264,7 @@ def main() -> int:
     text = json.dumps(report, indent=1)
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(text + "\n", encoding="utf-8")
+    draw(report, OUTPUT.parent)
     print(text)
     return 0
 

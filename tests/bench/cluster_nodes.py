@@ -124,6 +124,19 @@ class Nodes:
         finally:
             await wire.close()
 
+    def purge(self, format_names: Sequence[str]) -> None:
+        """Empty queues."""
+        asyncio.run(self._purge(format_names))
+
+    async def _purge(self, format_names: Sequence[str]) -> None:
+        wire = Calls([node.api for node in self.nodes], self.tls)
+        try:
+            for name in format_names:
+                request = control_pb2.PurgeQueueRequest(queue=control_pb2.QueueName(name=name))
+                await wire.call(lambda stubs: stubs.queues.PurgeQueue, request)
+        finally:
+            await wire.close()
+
     @property
     def tls(self) -> Tls:
         """TLS files of an administrator."""

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench.cluster import Load
 from tests.bench.cluster_nodes import Nodes, thread_cpu_s
 from tests.bench.entry_load import EntrySeen, Kind, Outstanding
+from tests.bench.load import Load
 
 ROUNDS = 3
 WARM_UP_MESSAGES = 2_000

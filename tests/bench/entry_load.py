@@ -11,6 +11,7 @@ import time
 from array import array
 from collections.abc import Sequence
 from enum import StrEnum
+from hashlib import blake2b
 
 import msgspec
 import uvloop
@@ -50,7 +51,7 @@ class Kind(StrEnum):
 
 
 class Outstanding(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages to queues in turn; a session has at most `window` without a SessionAck."""
+    """Messages to queues; a session has at most `window` without a SessionAck."""
 
     host: str
     targets: tuple[str, ...]
@@ -62,6 +63,9 @@ class Outstanding(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float = 0.0
     """Of all sessions together; 0: as fast as the windows allow."""
     body_bytes: int = 1024
+    is_spread: bool = False
+    """Each session sends to one of the queues, instead of to all in turn; it is the same source in
+    each run, since a queue manager takes only so many from one address."""
 
 
 class EntrySeen(Seen, kw_only=True):
@@ -192,11 +196,14 @@ async def send(work: Outstanding) -> EntrySeen:
         if not any(stream.unacknowledged for stream in streams):
             done.set()
 
-    for _ in range(work.sessions):
-        guid = os.urandom(16)
-        packets = packets_of(work, guid, share)
+    for session in range(work.sessions):
+        name = b"session %d" % session
+        guid = blake2b(name, digest_size=16).digest() if work.is_spread else os.urandom(16)
+        target = work.targets[session % len(work.targets)]
+        own = msgspec.structs.replace(work, targets=(target,)) if work.is_spread else work
+        packets = packets_of(own, guid, share)
         rate_per_s = work.rate_per_s / work.sessions
-        streams.append(WindowStream(packets, len(work.targets), work.window, rate_per_s))
+        streams.append(WindowStream(packets, len(own.targets), work.window, rate_per_s))
         config = SessionConfig(window_size=max(64, work.window))
         links.append(
             Link(guid, [(work.host, MSMQ_PORT)], streams[-1:], config=config, on_advance=look)

@@ -30,8 +30,8 @@ from qm.load.workload import Delivery, Planned, Target
 from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
-from tests.bench.cluster import load
 from tests.bench.cluster_load import Sending
+from tests.bench.load import load
 
 PROBE_EVERY_S = 0.005
 QUIET_S = 0.7

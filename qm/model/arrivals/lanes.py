@@ -5,6 +5,7 @@ same. Its messages are judged by what `Lane` holds, and by the few fields that d
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -178,10 +179,13 @@ class Lane:
         return True
 
 
+READERS_MAX: Final = 256
+"""Lengths of headers whose readers are kept: making one costs as much as a message."""
 ACKNOWLEDGE_MASK: Final = 0x0F
 """MessagePropertiesHeader.Flags: acknowledgements that a message asks for."""
 
 
+@lru_cache(READERS_MAX)
 def _alike(end: int) -> Reader:
     """Return a reader of BaseHeader.Flags, the fields from TimeToReachQueue to SentTime, the
     ordinal, and everything from UserHeader.Flags to `end`.
@@ -189,6 +193,7 @@ def _alike(end: int) -> Reader:
     return Struct(f"{_BASE_BEGIN}{_MESSAGE_ID_AT - _REACH_AT}sI{end - _FLAGS_AT}s").unpack_from
 
 
+@lru_cache(READERS_MAX)
 def _numbered_alike(numbers_at: int, end: int) -> PartedReader:
     """Return a reader that takes the TransactionHeader apart in between, as `NUMBERS` does."""
     parts = Struct(

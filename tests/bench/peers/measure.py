@@ -28,6 +28,7 @@ class Rate(msgspec.Struct, frozen=True):
     msgs_per_s: float
     cpu_us_per_msg: float
     """User and system time of all server processes."""
+    p50_ms: float = 0.0
     p99_ms: float = 0.0
     """From the sending to the confirmation; 0 where nothing is confirmed."""
 
@@ -64,9 +65,11 @@ def read(connection: socket.socket) -> bytes:
     return data
 
 
-def p99_ms(waits_s: list[float]) -> float:
-    """Return the 99th percentile, in milliseconds."""
-    return sorted(waits_s)[len(waits_s) * 99 // 100] * 1e3
+def confirmed(messages: int, seconds: float, cpu_s: float, waits_s: list[float]) -> Rate:
+    """Return a run of which every confirmation's time is known."""
+    ordered = sorted(waits_s)
+    p50, p99 = (ordered[len(ordered) * share // 100] * 1e3 for share in (50, 99))
+    return Rate(messages / seconds, cpu_s / messages * 1e6, p50, p99)
 
 
 def descendants(process: subprocess.Popen[bytes], name: str) -> list[int]:

@@ -18,8 +18,8 @@ from tests.bench.peers.measure import (
     WINDOW,
     Rate,
     attempts,
+    confirmed,
     connect,
-    p99_ms,
     read,
     require,
 )
@@ -60,16 +60,16 @@ class JetStream:
             server.wait()
         self._folder.cleanup()
 
-    def publish(self, messages: int, size: int) -> Rate:
-        """Publish with WINDOW messages unacknowledged, until all are stored."""
+    def publish(self, messages: int, size: int, window: int = WINDOW) -> Rate:
+        """Publish with `window` messages unacknowledged, until all are stored."""
         body = os.urandom(size)
         frame = b"PUB q ack %d\r\n%b\r\n" % (size, body)
-        self._publish(frame, WARM_UP)
+        self._publish(frame, WARM_UP, WINDOW)
         pids = [server.pid for server in self._servers]
         cpu, began = cpu_s(pids), time.perf_counter()
-        waits_s = self._publish(frame, messages)
+        waits_s = self._publish(frame, messages, window)
         seconds, cpu = time.perf_counter() - began, cpu_s(pids) - cpu
-        return Rate(messages / seconds, cpu / messages * 1e6, p99_ms(waits_s))
+        return confirmed(messages, seconds, cpu, waits_s)
 
     def failover_gap_ms(self, blow: signal.Signals) -> float:
         """Publish through a server that does not lead while the leader is struck; then mend it."""
@@ -160,13 +160,13 @@ class JetStream:
         del self._buffer[: end + 2]
         return line
 
-    def _publish(self, frame: bytes, messages: int) -> list[float]:
+    def _publish(self, frame: bytes, messages: int, window: int) -> list[float]:
         """Return how long each acknowledgement took, seconds."""
         waits_s: list[float] = []
         sent_at: deque[float] = deque()
         left = messages
         while len(waits_s) < messages:
-            room = min(WINDOW - len(sent_at), left)
+            room = min(window - len(sent_at), left)
             if room:
                 sent_at.extend([time.perf_counter()] * room)
                 left -= room

@@ -19,9 +19,9 @@ from tests.bench.peers.measure import (
     WINDOW,
     Rate,
     attempts,
+    confirmed,
     connect,
     descendants,
-    p99_ms,
     read,
     require,
 )
@@ -90,16 +90,16 @@ class RabbitMq:
         self._run(["epmd", "-port", str(_EPMD_PORT), "-kill"])
         shutil.rmtree(self._folder)
 
-    def publish(self, messages: int, size: int) -> Rate:
-        """Publish with WINDOW messages unconfirmed, until all are confirmed."""
+    def publish(self, messages: int, size: int, window: int = WINDOW) -> Rate:
+        """Publish with `window` messages unconfirmed, until all are confirmed."""
         message = _message(os.urandom(size))
-        self._publish(message, WARM_UP)
+        self._publish(message, WARM_UP, WINDOW)
         with closing(self._consumer()) as consumer:
             _consume(consumer, WARM_UP)
         cpu, began = cpu_s(self._pids), time.perf_counter()
-        waits_s = self._publish(message, messages)
+        waits_s = self._publish(message, messages, window)
         seconds, cpu = time.perf_counter() - began, cpu_s(self._pids) - cpu
-        return Rate(messages / seconds, cpu / messages * 1e6, p99_ms(waits_s))
+        return confirmed(messages, seconds, cpu, waits_s)
 
     def consume(self, messages: int) -> Rate:
         """Consume through another node, acknowledging ranges."""
@@ -186,14 +186,14 @@ class RabbitMq:
                 words, env=self._environment(0), cwd=self._folder, stdout=out, stderr=out
             )
 
-    def _publish(self, message: bytes, messages: int) -> list[float]:
+    def _publish(self, message: bytes, messages: int, window: int) -> list[float]:
         """Return how long each confirmation took, seconds."""
         waits_s: list[float] = []
         # By delivery tag, ascending.
         sent_at: dict[int, float] = {}
         left = messages
         while len(waits_s) < messages:
-            room = min(WINDOW - len(sent_at), left)
+            room = min(window - len(sent_at), left)
             if room:
                 sent_at.update(
                     dict.fromkeys(range(self._tag + 1, self._tag + room + 1), time.perf_counter())
@@ -205,8 +205,8 @@ class RabbitMq:
             for method, arguments in confirms:
                 assert method == _ACK, f"not confirmed: {method}"
                 tag = int.from_bytes(arguments[:8], "big")
-                for confirmed in _upto(sent_at, tag) if arguments[8] else [tag]:
-                    waits_s.append(now - sent_at.pop(confirmed))
+                for each in _upto(sent_at, tag) if arguments[8] else [tag]:
+                    waits_s.append(now - sent_at.pop(each))
         return waits_s
 
     def _consumer(self) -> "_Channel":

@@ -1,5 +1,6 @@
 """The nouns that look after a cluster: bundle, log levels, backups, sessions; on a real node."""
 
+import csv
 import json
 import logging
 import tarfile
@@ -99,14 +100,25 @@ def test_a_key_for_signing_is_made_once(qm: Qm, tmp_path: Path) -> None:
     assert "none.toml" in nowhere.stderr
 
 
-def test_a_bench_measures_and_leaves_nothing(qm: Qm) -> None:
+def test_a_bench_measures_and_leaves_nothing(qm: Qm, tmp_path: Path) -> None:
     for kind in ((), ("--transactional",)):
         found = qm.json("bench", "--seconds", "2", "--senders", "2", "--rate", "200", *kind)
         assert found["holds"]
         assert found["received"] == found["acknowledged"] == found["sent"] > 0
         assert found["acknowledged_p99_ms"] > 0
+        for end in ("acknowledged", "delivered"):
+            assert sum(row[end] for row in found["histogram"]) == found["sent"]
     assert qm.json("queue", "list", "--pattern", "*bench-*") == []
     qm("bench", "--node", "n9", exit_code=USAGE)
+    table = tmp_path / "bench.csv"
+    text = qm("bench", "--seconds", "2", "--rate", "100", "--csv", str(table)).stdout
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row for row in rows if int(row["acknowledged"])]
+    shown = [line for line in text.splitlines() if line.endswith("#")]
+    assert len(shown) == sum(int(row["acknowledged"]) > 0 for row in rows)
+    missing = tmp_path / "none" / "bench.csv"
+    assert "--csv" in qm("bench", "--csv", str(missing), exit_code=1).stderr
 
 
 def test_sessions_are_listed_and_ended(qm: Qm) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history
+from qm.load.timeline import latency
 from qm.load.verdict import Verdict, write_verdict
 
 MS = 1_000_000
@@ -360,3 +361,12 @@ def test_a_look_shows_what_an_earlier_one_showed_acknowledged_or_not() -> None:
         "watcher-2 saw nothing last after watcher-1 saw m1",
         "watcher-2 counted 0 after watcher-1 counted 1",
     }
+
+
+def test_a_histogram_says_how_many_took_how_long() -> None:
+    found = latency([90_000, 100_000, 150_000, 4_000_000, 30_000_000])
+    assert found.histogram == (
+        (0.1, 2), (0.2, 1), (0.5, 0), (1.0, 0), (2.0, 0), (5.0, 1), (10.0, 0), (20.0, 0), (50.0, 1),
+    )  # fmt: skip
+    assert latency([700_000]).histogram == ((1.0, 1),)
+    assert latency([]).histogram == ()
