@@ -182,13 +182,9 @@ class Blobs:
         self._current = max(self._usage, default=0)
         self._remove_strangers()
         last = state.scan(Table.BLOB, b"", _LAST_KEY, 1, backward=True)
+        # No entry above it has a row.
         self._moved_upto = ENTRY_KEY.unpack(last[0][0])[0] if last else 0
         state.liveness.on_dead = self._died
-
-    @property
-    def moved_upto(self) -> int:
-        """Highest index of an entry that was moved."""
-        return self._moved_upto
 
     def read(self, index: int, ordinal: int) -> bytes | None:
         """Return a packet, or None when no file has it."""
@@ -370,11 +366,6 @@ class Blobs:
         """The `recorded` number up to which a flushed state contains the changes."""
         return self._durable
 
-    @property
-    def has_placed(self) -> bool:
-        """Whether there are copies that no row names yet."""
-        return bool(self._placed)
-
     def flushed(self, recorded: int) -> None:
         """Note that a flush made durable what was `recorded` when it began."""
         self._durable = max(self._durable, recorded)
@@ -382,9 +373,8 @@ class Blobs:
     def secure(self) -> None:
         """Make copies and state durable."""
         self.record()
-        if self._durable < self._recorded:
-            self._state.flush()
-            self._durable = self._recorded
+        self._state.flush()
+        self._durable = self._recorded
 
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing references."""
@@ -413,15 +403,15 @@ class Blobs:
             self._put_use(entry.file)
         for number, size in self._vacated.values():
             self._free(number, size)
-        placed = bool(self._placed)
+        has_changes = bool(self._placed)
         self._placed.clear()
         self._vacated.clear()
         empty = [n for n, use in self._usage.items() if use.live == 0 and n != self._current]
         for number in empty:
             self._state.delete(Table.BLOB_FILE, FILE_KEY.pack(number))
-        if placed or empty:
+        if has_changes or empty:
             self._state.commit(self._state.applied.index, self._state.applied.term)
-            self._recorded += 1
+        self._recorded += 1
         for number in empty:
             del self._usage[number]
             self._synced.pop(number, None)

@@ -31,6 +31,8 @@ from raft.machine import LogReader
 
 MOVED_AHEAD_BYTES: Final = 512 * 1024
 """Bytes moved in one step: about a millisecond, and as long for the disk to sync."""
+LOOKED_AHEAD_ENTRIES: Final = 1_024
+"""Entries with live bodies looked at in one step; after a start most were moved before it."""
 SUSPECTS_MAX: Final = 4_096
 """Entries that were found damaged by chance and wait to be healed; scrubbing finds the others."""
 
@@ -100,9 +102,12 @@ class Bodies:
         self._state = state
         self._log = log
         self._blobs = Blobs(state, directory)
-        self._ahead = self._blobs.moved_upto
+        self._ahead = log.retirable(0)
+        """Up to here no entry has live bodies without a copy; `restore` may have copied others."""
         self._recorded_ahead: deque[tuple[int, int]] = deque()
-        """(record, index up to which it has the places of moved entries), both ascending."""
+        """(record, what `_ahead` was when it was made), both ascending."""
+        self._secured_at = 0
+        """The entry of which `retire` made the state durable last."""
         self.suspects: dict[tuple[int, int], BodyPlace | None] = {}
         """By entry and ordinal: bodies that could not be read; None for an entry of the log that
         could not be moved.
@@ -243,17 +248,21 @@ class Bodies:
         """
         self._settle()
         copied = 0
+        applied = self._state.applied.index
         for index, ordinals in list(self._state.liveness.live(first, last)):
             copied += self._move(index, ordinals)
-        if copied or not self._is_durable(min(last, self._ahead)):
+        if copied or not (self._is_durable(last) or self._secured_at == applied):
             self._blobs.secure()
+            self._secured_at = applied
 
     def _is_durable(self, index: int) -> bool:
-        """Whether a flushed state has the places of all entries moved up to an index."""
+        """Whether in a flushed state every entry up to an index has its places or no live bodies:
+        without the removals since, a state that a power cut brings back misses bodies.
+        """
         for recorded, ahead in self._recorded_ahead:
             if ahead >= index:
                 return recorded <= self._blobs.durable
-        return not self._blobs.has_placed and self._blobs.recorded <= self._blobs.durable
+        return False
 
     def move_ahead(self, upto: int) -> bool:
         """Copy some of the bodies that `retire` will have to copy when the log drops all it can up
@@ -262,7 +271,7 @@ class Bodies:
         Repeat it between other work, then call `begin_sync` and `end_sync` and flush the state, so
         that `retire` has nothing left to do.
         """
-        last, copied = self._log.retirable(upto), 0
+        last, copied, looked = self._log.retirable(upto), 0, 0
         if last <= self._ahead:
             return False
         self._settle()
@@ -271,8 +280,8 @@ class Bodies:
                 copied += self._move(index, ordinals)
             except LogDamaged:
                 return False  # what follows waits until the entry has been healed
-            self._ahead = index
-            if copied >= MOVED_AHEAD_BYTES:
+            self._ahead, looked = index, looked + 1
+            if copied >= MOVED_AHEAD_BYTES or looked >= LOOKED_AHEAD_ENTRIES:
                 return True
         self._ahead = last
         return False

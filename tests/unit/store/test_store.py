@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -411,6 +412,36 @@ def test_dropping_entries_whose_bodies_are_durable_elsewhere_flushes_and_removes
     assert len(received(applied)) == 140
     for result in received(applied):
         assert node.store.bodies.read(place(result))
+    node.close()
+
+
+@pytest.mark.parametrize("is_moved_ahead", [False, True])
+def test_a_state_that_a_power_cut_brings_back_misses_no_bodies(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_moved_ahead: bool
+) -> None:
+    """It may be older than the removal of a message, whose entry must not be gone by then."""
+    for n in range(1, 201, 10):
+        node.put([arrivals(*(packet(k, body=bytes(2_000)) for k in range(n, n + 10)))])
+    (applied,) = node.put([receive(2, 200)])
+    node.store.flush()
+    node.put([commands.Confirm("c", 201)])
+    bodies = node.store.bodies
+    if is_moved_ahead:
+        assert not bodies.move_ahead(node.store.applied_index())
+        bodies.end_sync(bodies.begin_sync())
+    last = node.log.retirable(node.store.durable_index())
+    node.drop()
+    assert node.log.first_index() == last + 1 > received(applied)[0].body_index
+    cut = node.path.with_name("cut")
+    shutil.copytree(node.path, cut)  # closing would write what was not flushed
+    node.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(Node, "replay", lambda node: None)  # the log's end, too, may be gone
+        node = Node(cut)
+    assert not [one for one in received(applied) if node.store.bodies.is_damaged(place(one))]
+    node.store.bodies.move_ahead(node.store.applied_index())
+    node.replay()
+    assert node.store.verify()
     node.close()
 
 
