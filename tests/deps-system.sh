@@ -86,10 +86,14 @@ else
 fi
 
 # `make test-domain` logs on to a node by an Active Directory of Samba's; its client is built from source.
-if command -v samba-tool kinit ldbmodify krb5-config >/dev/null 2>&1; then
+missing=""
+for tool in samba-tool kinit ldbmodify krb5-config; do
+    command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
+done
+if [ -z "$missing" ]; then
     echo "deps-system: a domain controller found"
 else
-    echo "deps-system: no domain controller; test-domain needs it: apt-get install --no-install-recommends samba samba-ad-dc samba-ad-provision samba-dsdb-modules winbind ldb-tools python3-samba krb5-user libkrb5-dev gcc python3-dev"
+    echo "deps-system: no domain controller ($missing ); test-domain needs it: apt-get install --no-install-recommends samba samba-ad-dc samba-ad-provision samba-dsdb-modules winbind ldb-tools python3-samba krb5-user libkrb5-dev gcc python3-dev"
 fi
 
 if [ "${#needed[@]}" -eq 0 ]; then

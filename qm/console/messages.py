@@ -146,10 +146,10 @@ class MessagePages(PageGroup):
 
     async def _move(self, request: web.Request, key: int, form: Mapping[str, str]) -> None:
         target = await self._target(request, form)
-        found = await self.found_queue(request)
         if ";" not in target:
             await self._send_again(request, key, target)
             return
+        found = await self.found_queue(request)
         async with self.client(request) as client:
             source = await client.open_queue(found.format_name or found.path_name)
             await self._move_to_subqueue(client, source, key, target)

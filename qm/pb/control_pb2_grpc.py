@@ -2155,8 +2155,9 @@ class MessageControlServicer:
 
     def ReturnToSource(self, request, context):
         """Return a message to its original destination: from a dead-letter queue, a journal or a
-        subqueue; with a target from any queue. Moved where that is possible, else sent as a new
-        message with the same content, while the original ends in the same step.
+        subqueue; with a target from a queue of applications, too. Moved where that is possible, else
+        sent as a new message with the same content, while the original ends in the same step: it
+        counts as received.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -624,8 +624,9 @@ class MessageControlStub:
     """Number of messages per class: why there are dead letters."""
     ReturnToSource: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReturnToSourceRequest, _control_pb2.ReturnToSourceReply]
     """Return a message to its original destination: from a dead-letter queue, a journal or a
-    subqueue; with a target from any queue. Moved where that is possible, else sent as a new
-    message with the same content, while the original ends in the same step.
+    subqueue; with a target from a queue of applications, too. Moved where that is possible, else
+    sent as a new message with the same content, while the original ends in the same step: it
+    counts as received.
     """
 
 @_typing.type_check_only
@@ -640,8 +641,9 @@ class MessageControlAsyncStub(MessageControlStub):
     """Number of messages per class: why there are dead letters."""
     ReturnToSource: _aio.UnaryUnaryMultiCallable[_control_pb2.ReturnToSourceRequest, _control_pb2.ReturnToSourceReply]  # type: ignore[assignment]
     """Return a message to its original destination: from a dead-letter queue, a journal or a
-    subqueue; with a target from any queue. Moved where that is possible, else sent as a new
-    message with the same content, while the original ends in the same step.
+    subqueue; with a target from a queue of applications, too. Moved where that is possible, else
+    sent as a new message with the same content, while the original ends in the same step: it
+    counts as received.
     """
 
 class MessageControlServicer(metaclass=_abc_1.ABCMeta):
@@ -677,8 +679,9 @@ class MessageControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ReturnToSourceReply, _abc.Awaitable[_control_pb2.ReturnToSourceReply]]:
         """Return a message to its original destination: from a dead-letter queue, a journal or a
-        subqueue; with a target from any queue. Moved where that is possible, else sent as a new
-        message with the same content, while the original ends in the same step.
+        subqueue; with a target from a queue of applications, too. Moved where that is possible, else
+        sent as a new message with the same content, while the original ends in the same step: it
+        counts as received.
         """
 
 def add_MessageControlServicer_to_server(servicer: MessageControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,6 +1,7 @@
 """Return of messages: from a dead-letter queue or journal to their original destination.
 
-With a target this moves a message from any queue to another one.
+With a target this moves a message from any queue of applications to another one; to its sender it
+counts as received.
 
 The message is sent anew, and the original ends in the same apply, or with the transaction of the
 send. If a node dies on the way, all of it is done or nothing. It runs in a session made for this
@@ -73,9 +74,12 @@ class Returning:
         kind = queue.record.kind
         if kind is QueueKind.SUBQUEUE and not request.target:
             return await self._move_up(request, queue, who)
-        if not (kind.is_system_store or kind is QueueKind.SUBQUEUE or request.target):
+        is_moved = kind is QueueKind.APPLICATION and request.target
+        if not (kind.is_system_store or kind is QueueKind.SUBQUEUE or is_moved):
             raise InvalidArgument(
-                "queue", "it must be a dead-letter queue, journal or subqueue, or name a `target`"
+                "queue",
+                "it must be a dead-letter queue, journal or subqueue, or with a `target` a queue of"
+                " applications",
             )
         job = _Job(self._cluster, self._proposer, request, who)
         done = job.done()

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -70,7 +70,7 @@ def bench(connection: Connection, output: str, table: Path | None, **options: An
     is in its median, besides the commit.
     """
     if table is not None:
-        _write_table(table, ())  # before the load: a folder that is missing is told at once
+        _open_table(table, "a").close()  # before the load: what cannot be written is told at once
     verdict = connection.run(lambda wire: _bench(wire, connection, **options))
     counts = _histogram(verdict)
     row = _row(verdict)
@@ -212,10 +212,15 @@ def _bars(counts: Sequence[dict[str, Any]]) -> list[str]:
 
 def _write_table(path: Path, counts: Sequence[dict[str, Any]]) -> None:
     """Write the rows. Raises ClickException."""
+    with _open_table(path, "w") as file:
+        writer = csv.DictWriter(file, ("upto_ms", "acknowledged", "delivered"))
+        writer.writeheader()
+        writer.writerows(counts)
+
+
+def _open_table(path: Path, mode: str) -> IO[str]:
+    """Open the file. Raises ClickException."""
     try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ("upto_ms", "acknowledged", "delivered"))
-            writer.writeheader()
-            writer.writerows(counts)
+        return path.open(mode, encoding="utf-8", newline="")
     except OSError as error:
         raise click.ClickException(f"--csv: {error.strerror}: {path}") from None

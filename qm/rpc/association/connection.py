@@ -493,11 +493,15 @@ class Connection:
         length = CALL_HEADER_SIZE_BYTES + len(part) + pad + TRAILER_SIZE_BYTES + token_size
         header = write_header(PduType.RESPONSE, flags, call.call_id, length, token_size, call.minor)
         trailer = write_trailer(context.auth_type, context.level, pad, context.number)
-        body, token = context.provider.protect(
-            context.level,
-            Buffers(header + head, part + bytes(pad), trailer),
-            signs_header=self._security.signs_header,
-        )
+        try:
+            body, token = context.provider.protect(
+                context.level,
+                Buffers(header + head, part + bytes(pad), trailer),
+                signs_header=self._security.signs_header,
+            )
+        except SecurityRefused as error:
+            self._close(str(error))
+            return
         self._output += (header, head, body, trailer, token)
 
     def fault(self, call: IncomingCall, status: int) -> None:

@@ -89,6 +89,8 @@ class _Context(Mechanism):
             wanted.append(flag.confidentiality)
         if not all(flags & one for one in wanted):
             raise SecurityRefused("Kerberos without mutual authentication in DCE style")
+        if flags & flag.anonymity:
+            raise SecurityRefused("Kerberos: an anonymous ticket names nobody")
         raw = self._library.raw
         parts = raw.IOV(raw.IOVBufferType.header, b"", std_layout=False)
         raw.wrap_iov_length(self._context, parts)
@@ -108,12 +110,14 @@ class _Context(Mechanism):
 
     @override
     def protect(self, level: AuthLevel, buffers: Buffers, *, signs_header: bool) -> Sequence[bytes]:
-        context = self._complete()
-        if level != AuthLevel.PRIVACY:
-            return buffers.body, bytes(context.get_signature(_signed(buffers, signs_header)))
-        raw = self._library.raw
-        parts = self._parts(raw.IOVBufferType.header, buffers, signs_header=signs_header)
-        raw.wrap_iov(context, parts, confidential=True)
+        context, raw = self._complete(), self._library.raw
+        try:
+            if level != AuthLevel.PRIVACY:
+                return buffers.body, bytes(context.get_signature(_signed(buffers, signs_header)))
+            parts = self._parts(raw.IOVBufferType.header, buffers, signs_header=signs_header)
+            raw.wrap_iov(context, parts, confidential=True)
+        except self._library.exceptions.GSSError as error:
+            raise SecurityRefused(f"Kerberos: {error}") from error
         return bytes(parts[2].value), bytes(parts[0].value)
 
     @override
@@ -121,6 +125,8 @@ class _Context(Mechanism):
         self, level: AuthLevel, buffers: Buffers, token: bytes, *, signs_header: bool
     ) -> bytes:
         context, library = self._complete(), self._library
+        if len(token) != self.signature_size(level):
+            raise SecurityRefused("Kerberos: a token of a wrong size")
         try:
             if level != AuthLevel.PRIVACY:
                 context.verify_signature(_signed(buffers, signs_header), token)
@@ -231,11 +237,12 @@ class KerberosAcceptor(_Context):
         return Identity(text, (*sids, AUTHENTICATED_USERS, NETWORK))
 
     def _by_name(self, text: str) -> Identity:
-        """Return an account of ours, for a ticket of a KDC that knows no SIDs, or else somebody of
-        whom nothing but the name is known.
+        """Return an account of ours, for a ticket of our own realm's KDC, which knows no SIDs, or
+        else somebody of whom nothing but the name is known: another realm may name anybody.
         """
         user, _, realm = text.rpartition("@")
-        account = self._accounts.find(user, realm)
+        own = str(self._context.target_name).rpartition("@")[2]
+        account = self._accounts.find(user, realm) if realm == own else None
         if account is None:
             return Identity(text, (AUTHENTICATED_USERS,))
         if not account.is_enabled:
@@ -272,7 +279,6 @@ class KerberosClient(_Context):
         super().__init__(level)
         library = self._library
         flag = library.RequirementFlag
-        self._host = host
         self._context = library.SecurityContext(
             name=library.Name(f"host@{host}", library.NameType.hostbased_service),
             flags=[

@@ -60,7 +60,7 @@ class Provider(Protocol):
         """Return the bytes of a token on calls of this level."""
 
     def protect(self, level: AuthLevel, buffers: Buffers, *, signs_header: bool) -> Sequence[bytes]:
-        """Return (body, token) to send."""
+        """Return (body, token) to send. Raises SecurityRefused."""
 
     def unprotect(
         self, level: AuthLevel, buffers: Buffers, token: bytes, *, signs_header: bool

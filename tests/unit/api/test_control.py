@@ -608,6 +608,16 @@ def test_outgoing_queues_are_seen_paused_and_resumed() -> None:
             assert (await operator.outgoing.Pause(get)).state == pb.ON_HOLD
             assert (await operator.outgoing.Resume(get)).state != pb.ON_HOLD
             await operator.outgoing.Resend(get)
+            browsed = await operator.messages.Browse(pb.BrowseRequest(queue=get.queue))
+            (message,) = browsed.messages
+            with refused(grpc.StatusCode.INVALID_ARGUMENT):
+                await operator.messages.ReturnToSource(
+                    pb.ReturnToSourceRequest(
+                        queue=get.queue,
+                        lookup_identifier=message.lookup_identifier,
+                        target=PATH,
+                    )
+                )
             await create(client)
             get.queue.name = PATH
             with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_QUEUE_NOT_FOUND"):

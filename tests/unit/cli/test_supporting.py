@@ -111,6 +111,7 @@ def test_a_bench_measures_and_leaves_nothing(qm: Qm, tmp_path: Path) -> None:
     assert qm.json("queue", "list", "--pattern", "*bench-*") == []
     qm("bench", "--node", "n9", exit_code=USAGE)
     table = tmp_path / "bench.csv"
+    table.write_text("of the last run\n" * 99)
     text = qm("bench", "--seconds", "2", "--rate", "100", "--csv", str(table)).stdout
     with table.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

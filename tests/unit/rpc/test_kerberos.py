@@ -41,7 +41,7 @@ LOGON_INFO = bytes.fromhex(
 )
 """PAC_LOGON_INFO of alice, made by a domain controller of Samba 4.17."""
 DOMAIN = "S-1-5-21-3449495150-1511782719-4111891668"
-MUTUAL, CONFIDENTIAL, INTEGRITY, DCE = 2, 16, 32, 4096
+MUTUAL, CONFIDENTIAL, INTEGRITY, ANONYMOUS, DCE = 2, 16, 32, 64, 4096
 ALL = MUTUAL | CONFIDENTIAL | INTEGRITY | DCE
 
 
@@ -58,6 +58,7 @@ class Library:
             self.complete = False
             self.actual_flags = library.flags
             self.initiator_name = library.name
+            self.target_name = "HOST/queues.example.com@QUORATE.TEST"
             self.taken: list[bytes] = []
 
         def step(self, token: bytes | None) -> bytes:
@@ -68,7 +69,9 @@ class Library:
             return b"answer"
 
         def get_signature(self, message: bytes) -> bytes:
-            return b"%d" % len(message)
+            if not message:
+                raise GssError("the context has expired")
+            return b"%028d" % len(message)
 
         def verify_signature(self, message: bytes, token: bytes) -> None:
             if token != self.get_signature(message):
@@ -86,6 +89,7 @@ class Library:
             mutual_authentication=MUTUAL,
             integrity=INTEGRITY,
             confidentiality=CONFIDENTIAL,
+            anonymity=ANONYMOUS,
             dce_style=DCE,
         )
         self.NameType = SimpleNamespace(hostbased_service=1)
@@ -194,10 +198,20 @@ def test_signing_alone_needs_no_sealing(monkeypatch: pytest.MonkeyPatch) -> None
     one.step(b"ticket")
     parts = Buffers(b"head", b"body", b"trailer")
     body, token = one.protect(AuthLevel.INTEGRITY, parts, signs_header=True)
-    assert (body, token) == (b"body", b"15")
+    assert (body, token) == (b"body", b"%028d" % 15)
     assert one.unprotect(AuthLevel.INTEGRITY, parts, token, signs_header=True) == b"body"
     with pytest.raises(SecurityRefused, match="signature"):
         one.unprotect(AuthLevel.INTEGRITY, parts, token, signs_header=False)
+    with pytest.raises(SecurityRefused, match="size"):
+        one.unprotect(AuthLevel.INTEGRITY, parts, token + b"0", signs_header=True)
+    with pytest.raises(SecurityRefused, match="expired"):
+        one.protect(AuthLevel.INTEGRITY, Buffers(b"", b"", b""), signs_header=False)
+
+
+def test_an_anonymous_ticket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch, flags=ALL | ANONYMOUS)
+    with pytest.raises(SecurityRefused, match="anonymous"):
+        acceptor().step(b"ticket")
 
 
 @pytest.mark.parametrize("said", [{"seal_bytes": 52}, {"seal_bytes": 0}])
@@ -235,8 +249,9 @@ def test_a_ticket_that_says_nothing_certain_is_refused(
 @pytest.mark.parametrize(
     ("name", "known_as", "sids"),
     [
-        ("service@OTHER.TEST", "service", ("S-1-5-21-1-2-3-4", "S-1-5-11", "S-1-5-2")),
-        ("stranger@OTHER.TEST", "stranger@OTHER.TEST", ("S-1-5-11",)),
+        ("service@QUORATE.TEST", "service", ("S-1-5-21-1-2-3-4", "S-1-5-11", "S-1-5-2")),
+        ("stranger@QUORATE.TEST", "stranger@QUORATE.TEST", ("S-1-5-11",)),
+        ("service@OTHER.TEST", "service@OTHER.TEST", ("S-1-5-11",)),
     ],
 )
 def test_a_ticket_without_sids_is_of_an_account_or_of_somebody(
