@@ -17,6 +17,7 @@ from qm.archive.entry_facts import EntryFacts
 from qm.archive.limits import ROW_GROUP_BYTES, ROW_GROUP_ROWS
 from qm.archive.schema import SCHEMAS, TABLES, Part
 from qm.model.values.effects import EffectKind
+from qm.model.values.rows import PositionFlag
 from qm.store.audit import QueueContents
 from qm.store.effects.chain import chained
 from qm.store.effects.effects_row import EffectsRow
@@ -199,6 +200,8 @@ class OperationColumns:
             "size_bytes": packed["sizes_bytes"].cast(pa.int64()),
             "body_index": packed["body_indexes"],
             "body_ordinal": packed["body_ordinals"].cast(pa.int32()),
+            "is_authenticated": _has(packed["flags"], PositionFlag.AUTHENTICATED),
+            "was_encrypted": _has(packed["flags"], PositionFlag.WAS_ENCRYPTED),
             **{name: _spread(self._sparse[name], kind, rows) for name, kind in _SPARSE.items()},
         }
         self._clear()
@@ -220,6 +223,7 @@ _PACKED: Final = {
     "sizes_bytes": pa.uint32(),
     "body_indexes": pa.int64(),
     "body_ordinals": pa.uint16(),
+    "flags": pa.uint16(),
 }
 """Columns of an EffectsRow; the archive has 64-bit values in two's complement."""
 _SPARSE: Final = {
@@ -235,6 +239,10 @@ _SPARSE: Final = {
 def _signed(value: int) -> int:
     """Return a u64 in two's complement."""
     return value - (1 << 64) if value >> 63 else value
+
+
+def _has(flags: pa.Array, flag: PositionFlag) -> pa.Array:
+    return pc.not_equal(pc.bit_wise_and(flags, pa.scalar(int(flag), pa.uint16())), 0)
 
 
 def _repeated(value: int, count: int) -> pa.Array:

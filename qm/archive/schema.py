@@ -1,4 +1,4 @@
-"""Columns of the archive's tables, version 3 (design.md, Schema).
+"""Columns of the archive's tables, version 4 (design.md, Schema).
 
 Columns are only ever appended, nullable, under a new version; readers accept older ones.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 METADATA_SCHEMA: Final = b"quorate.schema"
 METADATA_CLUSTER: Final = b"quorate.cluster"
 METADATA_NODE: Final = b"quorate.node"
@@ -36,7 +36,7 @@ def _optional(kind: pa.DataType) -> tuple[pa.DataType, bool]:
     return kind, True
 
 
-_I32, _I64, _TEXT, _BYTES = pa.int32(), pa.int64(), pa.string(), pa.binary()
+_I32, _I64, _TEXT, _BYTES, _BOOL = pa.int32(), pa.int64(), pa.string(), pa.binary(), pa.bool_()
 _HASH, _GUID = pa.binary(32), pa.binary(16)
 
 SCHEMAS: Final[dict[Part, pa.Schema]] = {
@@ -80,6 +80,8 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
         body_index=_required(_I64),
         body_ordinal=_required(_I32),
         body_sha256=_optional(_HASH),
+        is_authenticated=_optional(_BOOL),
+        was_encrypted=_optional(_BOOL),
     ),
     Part.QUEUES: _fields(
         group=_required(_I32),
@@ -117,7 +119,7 @@ TABLES: Final[dict[Part, pa.Schema]] = {
 """Schemas of the tables passed to Arrow. The files are the same as with SCHEMAS."""
 
 ADDED: Final[dict[Part, dict[str, int]]] = {
-    Part.OPERATIONS: {"body_ordinal": 2},
+    Part.OPERATIONS: {"body_ordinal": 2, "is_authenticated": 4, "was_encrypted": 4},
     Part.ENTRIES: {"data_blake3": 3},
 }
 """Columns by the version that added them; a reader of older files finds null there."""

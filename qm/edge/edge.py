@@ -32,6 +32,7 @@ from qm.edge.tcp.listeners import Listeners, bind
 from qm.edge.tcp.pings import PingAnswerer
 from qm.model.state.ledger import META_QUEUE_MANAGER
 from qm.model.state.tables import Table
+from qm.model.values.commands import Facts
 from qm.model.values.effects import Applied
 from qm.model.values.records import QueueManager, decode
 from qm.observe.metrics import Metrics
@@ -57,15 +58,17 @@ class Edge(ClusterListener):
         directory: Directory = EMPTY_DIRECTORY,
         keys: OwnKeys = NO_KEYS,
         sealing: Sealing = NO_SEALING,
+        on_insecure: Callable[[str, int, Facts], None] | None = None,
     ) -> None:
         """`directory` and `keys`: by which signatures are verified and bodies decrypted; `sealing`:
-        which of them are sealed for the disk.
+        which of them are sealed for the disk; `on_insecure`: of `EdgeMetrics`.
         """
         self._cluster = cluster
         self._settings = settings
         self._bind = bind
         self._loop = asyncio.get_running_loop()
         self._metrics = EdgeMetrics(metrics, self._loop)
+        self._metrics.on_insecure = on_insecure
         self._admission = Admission(settings)
         self._session = msgspec.structs.replace(
             settings.session, admit=self._admission.admit

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from qm.edge.batches import AckItem, Batch, ack_verdicts
@@ -23,6 +23,13 @@ _VERDICTS: Final = {int(verdict): verdict.name.lower() for verdict in TransferVe
     int(refusal): refusal.name.lower() for refusal in MessageClass if refusal & _REFUSAL
 }
 _NOT_TAKEN: Final = frozenset({TransferVerdict.OUT_OF_ORDER, TransferVerdict.ELSEWHERE})
+_INSECURE: Final = frozenset(
+    {
+        MessageClass.NACK_BAD_SIGNATURE,
+        MessageClass.NACK_BAD_ENCRYPTION,
+        MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
+    }
+)
 _OTHER: Final = "other"
 _ACKNOWLEDGEMENT: Final = "acknowledgement"
 _ACKNOWLEDGEMENTS: Final = {
@@ -57,6 +64,10 @@ class EdgeMetrics:
         self._decrypted = metrics.counter("quorate_encrypted_bodies_total")
         self._examination = metrics.counter("quorate_examination_seconds_total")
         self._rationed = metrics.counter("quorate_examinations_rationed_total")
+        self.on_insecure: Callable[[str, int, Facts], None] | None = None
+        """Called with class, number and a sender of messages that were refused for want of a right
+        signature or encryption.
+        """
 
     # Connections and sessions --------------------------------------------------------------
 
@@ -153,6 +164,8 @@ class EdgeMetrics:
                     peer=facts.peer_address,
                     queue_manager=guid_text(facts.peer_queue_manager),
                 )
+                if verdict in _INSECURE and self.on_insecure is not None:
+                    self.on_insecure(name, count, facts)
 
     def holds(self, held_bytes: int) -> None:
         """Reading from peers stops for a while."""

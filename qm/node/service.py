@@ -125,8 +125,19 @@ class Service:
         seals = BodySeals(self.keys, self.replicated, metrics)
         self.replicated.seals = seals
         self._duties = self._new_duties()
+        # Wall time of this node, as in its log; cluster time is unknown before the first entry.
+        self._events = EventLog(wall_ms)
+        self._recorder = EventRecorder(self.replicated, metrics)
+        self._events.on_add = self._recorder.take
+        self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self.msmq: Final = MsmqEndpoint(
-            config, self.replicated, metrics, self.keys, seals, platform.bind
+            config,
+            self.replicated,
+            metrics,
+            self.keys,
+            seals,
+            self._journal.insecure,
+            platform.bind,
         )
         self._drain = Drain(
             self.replicated,
@@ -141,11 +152,6 @@ class Service:
         )
         self.gauges: Final = Gauges(self.replicated, metrics)
         self._signer = ExportSigner(config.storage, config.data, metrics)
-        # Wall time of this node, as in its log; cluster time is unknown before the first entry.
-        self._events = EventLog(wall_ms)
-        self._recorder = EventRecorder(self.replicated, metrics)
-        self._events.on_add = self._recorder.take
-        self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self._delegation = Delegation()
         self.console: Final = self._new_console(tls)
         self._keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)

@@ -75,6 +75,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: list[dict[str, Any]] = []
     refusals: list[dict[str, Any]] = []
     """Messages that were refused for good, by class of the refusal, most frequent first."""
+    protection: list[dict[str, Any]] = []
+    """Per queue with signed or encrypted messages: how many arrived, and how many were which."""
     time_line: list[dict[str, Any]] = []
     replays: list[ReplaySaid] = []
 

@@ -13,14 +13,27 @@ AGE_ACCURACY: Final = 1_000
 
 
 def flow_by_minute(tables: Tables) -> DataFrame:
-    """Return (queue, operation, reason, minute_ms, messages, bytes); minutes of cluster time.
+    """Return (queue, operation, reason, minute_ms, messages, bytes, authenticated, encrypted);
+    minutes of cluster time.
 
     The other tables are made from it, so that operations are read once.
     """
     minute = (F.floor(F.col("time_ms") / 60_000) * 60_000).alias("minute_ms")
     return tables.one_copy_of_operations.groupBy("queue", "operation", "reason", minute).agg(
-        F.count("*").alias("messages"), F.sum("size_bytes").alias("bytes")
+        F.count("*").alias("messages"),
+        F.sum("size_bytes").alias("bytes"),
+        F.count_if("is_authenticated").alias("authenticated"),
+        F.count_if("was_encrypted").alias("encrypted"),
     )
+
+
+def protection_by_queue(by_minute: DataFrame) -> DataFrame:
+    """Return (queue, messages, authenticated, encrypted) of what arrived, for queues where anything
+    was signed or encrypted.
+    """
+    arrived = by_minute.where(F.col("operation").isin("arrived", "pending")).groupBy("queue")
+    counts = [F.sum(name).alias(name) for name in ("messages", "authenticated", "encrypted")]
+    return arrived.agg(*counts).where("authenticated + encrypted > 0")
 
 
 def flow_by_queue(by_minute: DataFrame) -> DataFrame:

@@ -8,7 +8,13 @@ from pyspark.sql import functions as F
 
 from qm.archive.reasons import reason_name
 from spark.archive.tables import Tables
-from spark.report.flow import ages_by_queue, flow_by_minute, flow_by_queue, rate_by_minute
+from spark.report.flow import (
+    ages_by_queue,
+    flow_by_minute,
+    flow_by_queue,
+    protection_by_queue,
+    rate_by_minute,
+)
 
 EVIDENCE_ROWS_MAX: Final = 200
 """Findings in the report; all of them are in findings/."""
@@ -45,7 +51,7 @@ def judged(findings: DataFrame) -> dict[str, Any]:
 
 
 def flows(tables: Tables, stays: DataFrame) -> dict[str, Any]:
-    """Return `flow`, `ages`, `dead_letters`, `refusals` and `time_line`."""
+    """Return `flow`, `ages`, `dead_letters`, `refusals`, `protection` and `time_line`."""
     by_minute = flow_by_minute(tables).cache()
     busiest = rows_of(flow_by_queue(by_minute).orderBy(F.desc("messages")).limit(FLOW_ROWS_MAX))
     by_queue: dict[str, dict[str, Any]] = {}
@@ -68,6 +74,9 @@ def flows(tables: Tables, stays: DataFrame) -> dict[str, Any]:
             {"reason": reason, "class": reason_name(reason), "messages": messages}
             for reason, messages in refused.most_common()
         ],
+        "protection": rows_of(
+            protection_by_queue(by_minute).orderBy(F.desc("messages")).limit(QUEUES_MAX)
+        ),
         "time_line": rows_of(
             rate_by_minute(by_minute).orderBy(F.desc("minute_ms")).limit(4 * MINUTES_MAX)
         ),

@@ -148,7 +148,9 @@ def tables(spark: SparkSession, archives: list[Archive], base_index: int = 0) ->
         one_copy_of_entries=frames["entries"].where(whole),
         operations=operations,
         one_copy_of_operations=one_copy_of_operations,
-        **frames,
+        entries=frames["entries"],
+        queues=frames["queues"],
+        acks=frames["acks"],
     )
 
 

@@ -70,6 +70,26 @@ def test_the_report_says_how_many_were_refused_by_which_class(
     assert "NACK_BAD_SIGNATURE" in (tmp_path / found.folder / "report.html").read_text()
 
 
+def test_the_report_says_where_messages_were_signed_or_encrypted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = clean()
+    for key, (is_authenticated, was_encrypted) in enumerate(
+        ((True, True), (True, False), (False, False)), 100
+    ):
+        said = {"is_authenticated": is_authenticated, "was_encrypted": was_encrypted}
+        archive.entry({**operation("arrived", key), **said, "queue": "signed", "queue_id": 9})
+        archive.entry({**operation("received", key), **said, "queue": "signed", "queue_id": 9})
+    write_archive(tmp_path, archive, 0, archive.index)
+    summary = audit(spark, tmp_path)
+    assert summary.protection == [
+        {"queue": "signed", "messages": 3, "authenticated": 2, "encrypted": 1}
+    ]
+    found = last_audited(ArchiveStore(str(tmp_path)), CLUSTER)
+    assert found is not None
+    assert "Signed and encrypted" in (tmp_path / found.folder / "report.html").read_text()
+
+
 def test_an_audit_goes_on_from_what_the_last_one_signed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -228,6 +228,7 @@ class Arrivals:
             (arrival.source_queue_manager, arrival.message_id),
             arrival.size_bytes,
             (command.body_index, command.first_ordinal + arrival.k),
+            0,
         )
 
     def _lifetime_ms(self, arrival: Arrival) -> int:

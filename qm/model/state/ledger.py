@@ -443,6 +443,7 @@ class Ledger:
             (position.source_queue_manager, position.message_ordinal),
             position.stored_size_bytes,
             (position.body_index, position.body_ordinal),
+            position.flags,
         )
 
     # Bodies ------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import msgspec
 from qm.model.values.columns import IntArray
 from qm.model.values.rows import POSITION_KEY, POSITION_ROW
 
-_OF_ROW: Final = Struct("<4xQ8xH4xI8x16sI4x")
-"""Taken from a POSITION row: body index and ordinal, stored size, MessageIdentifier."""
+_OF_ROW: Final = Struct("<2xHQ8xH4xI8x16sI4x")
+"""Taken from a POSITION row: flags, body index and ordinal, stored size, MessageIdentifier."""
 assert _OF_ROW.size == POSITION_ROW.size
 
 
@@ -72,6 +72,8 @@ class PositionEffects(msgspec.Struct, gc=False):
     """u64: log index of the entry that brought the message."""
     body_ordinals: IntArray
     """u16: number of the body in that entry."""
+    flags: IntArray
+    """u16: `PositionFlag`."""
     command_ends: IntArray
     """u32, one per command of the entry: the number of effects after it."""
 
@@ -83,6 +85,7 @@ class PositionEffects(msgspec.Struct, gc=False):
         message: tuple[bytes, int],
         size_bytes: int,
         body: tuple[int, int],
+        flags: int,
     ) -> None:
         """Append one effect at (queue_id, LookupIdentifier) on the message (source queue manager,
         ordinal) with the body (index, ordinal).
@@ -96,6 +99,7 @@ class PositionEffects(msgspec.Struct, gc=False):
         self.sizes_bytes.append(size_bytes)
         self.body_indexes.append(body[0])
         self.body_ordinals.append(body[1])
+        self.flags.append(flags)
 
     def copy(self) -> "PositionEffects":
         """Return columns that can be appended to without changing these."""
@@ -104,7 +108,7 @@ class PositionEffects(msgspec.Struct, gc=False):
     def add_run(self, run: "PositionRun") -> None:
         """Append one effect per position of a run, which is not empty."""
         queue_ids, keys = zip(*POSITION_KEY.iter_unpack(b"".join(run.keys)), strict=True)
-        body_indexes, body_ordinals, sizes, sources, ordinals = zip(
+        flags, body_indexes, body_ordinals, sizes, sources, ordinals = zip(
             *_OF_ROW.iter_unpack(b"".join(run.rows)), strict=True
         )
         count = len(keys)
@@ -117,6 +121,7 @@ class PositionEffects(msgspec.Struct, gc=False):
         self.sizes_bytes.extend(sizes)
         self.body_indexes.extend(body_indexes)
         self.body_ordinals.extend(body_ordinals)
+        self.flags.extend(flags)
 
 
 class Alike(NamedTuple):
@@ -276,6 +281,7 @@ def no_effects() -> PositionEffects:
         [],
         array("I"),
         array("Q"),
+        array("H"),
         array("H"),
         array("I"),
     )

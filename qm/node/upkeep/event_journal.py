@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from qm.api.gate.events import EventLog
 from qm.cluster.cluster import ClusterListener, Leadership
+from qm.model.values.commands import Facts
 from qm.model.values.effects import Applied, Suspicion
 from qm.model.values.limits import (
     ALARM_DIVERGED,
@@ -23,6 +24,10 @@ from qm.observe.logs import LimitedLog
 
 logger = logging.getLogger(__name__)
 
+INSECURE_EVERY_S: Final = 60.0
+"""Refused messages of one class enter the history once in this time: peers send as many as they
+like.
+"""
 _SUSPICIONS: Final = {
     ALARM_PEER_ELSEWHERE: (
         "what queue manager {queue_manager} sends from {address} is refused: it belongs to"
@@ -57,7 +62,10 @@ class Journal(ClusterListener):
         self._events = events
         self._alarms = alarms
         self._lines = LimitedLog(logger, clock)
+        self._clock = clock
         self._leadership = Leadership(None, 0, False)
+        self._insecure_due_at: dict[str, float] = {}
+        """By class."""
 
     @override
     def on_applied(self, applied: Applied) -> None:
@@ -104,6 +112,21 @@ class Journal(ClusterListener):
     def note(self, name: str, text: str) -> None:
         """Keep an event about this member."""
         self._events.add("member", name, text)
+
+    def insecure(self, refused_as: str, count: int, facts: Facts) -> None:
+        """Keep that messages were refused for want of a right signature or encryption."""
+        now = self._clock()
+        if now < self._insecure_due_at.get(refused_as, now):
+            return
+        self._insecure_due_at[refused_as] = now + INSECURE_EVERY_S
+        details = {
+            "class": refused_as,
+            "count": str(count),
+            "queue_manager": guid_text(facts.peer_queue_manager),
+            "address": facts.peer_address,
+        }
+        text = "messages of queue manager {queue_manager} from {address} are refused: {class}"
+        self._events.add("session", "message_insecure", text.format(**details), details=details)
 
     def alarm(self, name: str, text: str, details: Mapping[str, str] | None = None) -> None:
         """Count and keep an alarm."""

@@ -13,6 +13,7 @@ from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.edge.outgoing.link.destination_rules import rules_of
 from qm.edge.tcp.listeners import bind
 from qm.model.queries.people import ReplicatedDirectory
+from qm.model.values.commands import Facts
 from qm.node.config.addresses import peer_hosts
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
@@ -62,6 +63,7 @@ class MsmqEndpoint:
         metrics: Metrics,
         keys: OwnKeys,
         sealing: Sealing,
+        on_insecure: Callable[[str, int, Facts], None],
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
         self._config = config
@@ -69,6 +71,7 @@ class MsmqEndpoint:
         self._metrics = metrics
         self._keys = keys
         self._sealing = sealing
+        self._on_insecure = on_insecure
         self._bind = bind
         self._session = SessionConfig(window_size=config.msmq.window_size)
         self.edge: Edge | None = None
@@ -95,6 +98,7 @@ class MsmqEndpoint:
             directory=ReplicatedDirectory(lambda: self._cluster.state),
             keys=self._keys,
             sealing=self._sealing,
+            on_insecure=self._on_insecure,
         )
         await edge.start()
         self.edge = edge

@@ -28,6 +28,8 @@ from qm.rpc.security.provider import (
 
 _SEAL_OVERHEAD_BYTES: Final = 64
 """Of a sealed token without its checksum: two headers, the confounder, and as much padding."""
+_BLOCK_BYTES: Final = 16
+"""Of AES: as much padding an implementation may leave out, as impacket does."""
 _CHECKSUM_MIN_BYTES, _CHECKSUM_MAX_BYTES = 12, 24
 _TOKEN_HEADER_BYTES: Final = 16
 _LOGON_INFO: Final = b"urn:mspac:logon-info"
@@ -125,8 +127,10 @@ class _Context(Mechanism):
         self, level: AuthLevel, buffers: Buffers, token: bytes, *, signs_header: bool
     ) -> bytes:
         context, library = self._complete(), self._library
-        if len(token) != self.signature_size(level):
-            raise SecurityRefused("Kerberos: a token of a wrong size")
+        size = self.signature_size(level)
+        spare = _BLOCK_BYTES if level == AuthLevel.PRIVACY else 0
+        if not size - spare <= len(token) <= size:
+            raise SecurityRefused(f"Kerberos: a token of {len(token)} bytes")
         try:
             if level != AuthLevel.PRIVACY:
                 context.verify_signature(_signed(buffers, signs_header), token)

@@ -33,9 +33,12 @@ INDEX_KEY: Final = Struct(">Q")
 INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
 QUEUE_NAMES_MAX: Final = 65_536
 """Cached names; beyond this all are dropped, and read again."""
-_VERSION: Final = 3
+_VERSION: Final = 4
 _VERSION_FIRST: Final = 1
-"""In version 1 runs were columns, too; in version 2 none was ALIKE or COUNTING."""
+"""In version 1 runs were columns, too; in version 2 none was ALIKE or COUNTING; before version 4
+columns had no flags.
+"""
+VERSION_OF_FLAGS: Final = 4
 HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
 """version u8, NEEDS_COMMANDS | IS_BLAKE3 u8, length of the name of the node that stamped it u8,
 number of queue names u16, which columns have one value for all effects u16 (a bit each), term u64,
@@ -87,8 +90,8 @@ class Exported(msgspec.Struct, frozen=True, gc=False):
         return cls(upto, chain, restored_at)
 
 
-WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
-"""Bytes per effect of the columns, in the order of `_columns_of`."""
+WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2, 2)
+"""Bytes per effect of the columns, in the order of `_columns_of`; the last one is flags."""
 
 
 def head_of(index: int, row: bytes) -> tuple[Any, ...]:
@@ -271,6 +274,7 @@ def _columns_of(effects: PositionEffects) -> list[bytes]:
         array_bytes(effects.sizes_bytes),
         array_bytes(effects.body_indexes),
         array_bytes(effects.body_ordinals),
+        array_bytes(effects.flags),
     ]
 
 

@@ -19,6 +19,7 @@ from qm.store.effects.effects_log import (
     NAME,
     NEEDS_COMMANDS,
     RUN,
+    VERSION_OF_FLAGS,
     WIDTHS,
     head_of,
 )
@@ -34,10 +35,11 @@ _KEY: Final = np.dtype(
 _ROW: Final = np.dtype(
     {
         "names": [
-            "body_index", "body_ordinal", "stored_size", "source_queue_manager", "message_ordinal",
+            "flags", "body_index", "body_ordinal", "stored_size", "source_queue_manager",
+            "message_ordinal",
         ],
-        "formats": ["<u8", "<u2", "<u4", "V16", "<u4"],
-        "offsets": [4, 20, 26, 38, 54],
+        "formats": ["<u2", "<u8", "<u2", "<u4", "V16", "<u4"],
+        "offsets": [2, 4, 20, 26, 38, 54],
         "itemsize": POSITION_ROW.size,
     }
 )  # fmt: skip
@@ -78,6 +80,8 @@ class EffectsRow(msgspec.Struct, frozen=True, gc=False):
     sizes_bytes: memoryview
     body_indexes: memoryview
     body_ordinals: memoryview
+    flags: memoryview
+    """0 for effects without runs in rows before version 4."""
 
 
 class _Run(NamedTuple):
@@ -92,7 +96,7 @@ class _Run(NamedTuple):
 
 def unpack_kept(index: int, row: bytes) -> EffectsRow:
     """Return a row's contents. Raises ValueError for another version's."""
-    _, flags, leader_bytes, name_count, uniform, *numbers = head_of(index, row)
+    version, head_flags, leader_bytes, name_count, uniform, *numbers = head_of(index, row)
     term, time_ms, previous, chain_before, hash_of_data, size, command_count, count, total = numbers
     at = HEAD.size + leader_bytes
     leader = row[HEAD.size : at].decode()
@@ -103,22 +107,23 @@ def unpack_kept(index: int, row: bytes) -> EffectsRow:
         names[queue_id] = row[at - length : at].decode()
     view = memoryview(row)
     ends = view[at : at + 4 * command_count]
-    columns, at = _columns(view, at + 4 * command_count, count, uniform)
+    widths = WIDTHS if version >= VERSION_OF_FLAGS else WIDTHS[:-1]
+    columns, at = _columns(view, at + 4 * command_count, count, uniform, widths)
     if at < len(row):
         cut = _columns_of_runs(_runs(view, at))
         pairs = zip(columns, cut, strict=True)
         columns = [memoryview(b"".join(pair)) for pair in pairs] if count else cut
-    kinds, queue_ids, keys, reasons, ordinals, sources, sizes, *bodies = columns
+    kinds, queue_ids, keys, reasons, ordinals, sources, sizes, *bodies, flags = columns
     return EffectsRow(
         index=index,
-        needs_commands=bool(flags & NEEDS_COMMANDS),
+        needs_commands=bool(head_flags & NEEDS_COMMANDS),
         term=term,
         time_ms=time_ms,
         leader=leader,
         previous_index=previous,
         chain_before=chain_before,
         data_hash=hash_of_data,
-        is_blake3=bool(flags & IS_BLAKE3),
+        is_blake3=bool(head_flags & IS_BLAKE3),
         data_bytes=size,
         commands=command_count,
         count=len(kinds),
@@ -134,19 +139,23 @@ def unpack_kept(index: int, row: bytes) -> EffectsRow:
         sizes_bytes=sizes,
         body_indexes=bodies[0],
         body_ordinals=bodies[1],
+        flags=flags,
     )
 
 
-def _columns(view: memoryview, at: int, count: int, uniform: int) -> tuple[list[memoryview], int]:
+def _columns(
+    view: memoryview, at: int, count: int, uniform: int, widths: Sequence[int]
+) -> tuple[list[memoryview], int]:
     """Return the columns of a row that begin at `at`, and where they end."""
     columns = []
-    for k, width in enumerate(WIDTHS):
+    for k, width in enumerate(widths):
         if count and uniform >> k & 1:
             columns.append(memoryview(bytes(view[at : at + width]) * count))
             at += width
         else:
             columns.append(view[at : at + width * count])
             at += width * count
+    columns += [memoryview(bytes(width * count)) for width in WIDTHS[len(widths) :]]
     return columns, at
 
 
@@ -200,6 +209,7 @@ def _columns_of_runs(runs: Sequence[_Run]) -> list[memoryview]:
         rows["stored_size"].tobytes(),
         rows["body_index"].tobytes(),
         rows["body_ordinal"].tobytes(),
+        rows["flags"].tobytes(),
     ]
     return [memoryview(column) for column in columns]
 

@@ -14,9 +14,11 @@ from qm.archive.ranges import Policy, RangeExport, RangePlan
 from qm.archive.schema import SCHEMA_VERSION, SCHEMAS, Part
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands.arrivals import Facts, SignatureFact
 from qm.model.values.effects import EffectKind
 from qm.store.audit import QueueContents
 from qm.store.effects.effects_log import Exported
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.packets.peek import peek_destination, peek_head
 from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
@@ -33,7 +35,7 @@ from tests.unit.archive.world import (
     ranges,
     table,
 )
-from tests.unit.model.world import OWN, PEER, packet, request
+from tests.unit.model.world import OWN, PEER, PEER_ADDRESS, packet, request
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands, workload
 
 QUEUE, TRANSACTIONAL = 6, 10
@@ -47,6 +49,35 @@ def node(tmp_path: Path) -> Node:
     made = commands.CreateQueue(request(), b"t" * 16, b"u" * 16, ".\\paid", transactional, b"", ())
     node.put([*setup_commands(), made])
     return node
+
+
+def test_operations_say_what_was_signed_and_encrypted(node: Node, tmp_path: Path) -> None:
+    known = Facts(
+        1,
+        PEER,
+        PEER_ADDRESS,
+        (),
+        SignatureFact.VALID,
+        was_encrypted=True,
+        signature_version=3,
+        hash_algorithm=0x800E,
+    )
+    security = SecurityHeader(is_body_encrypted=True, encryption_key=b"key")
+    signed = structs.replace(arrivals(packet(1, security=security)), facts=(known,))
+    node.put([signed, arrivals(packet(2))])
+    node.put([receive(2, 2)])
+    export(node, tmp_path / "archive")
+    rows = table(tmp_path / "archive", Part.OPERATIONS)
+    assert [
+        (row["operation"], row["message_ordinal"], row["is_authenticated"], row["was_encrypted"])
+        for row in rows
+        if row["operation"] != "journaled"
+    ] == [
+        ("arrived", 1, True, True),
+        ("arrived", 2, False, False),
+        ("received", 1, True, True),
+        ("received", 2, False, False),
+    ]
 
 
 def test_operations_are_what_apply_said(node: Node, tmp_path: Path) -> None:
@@ -68,7 +99,7 @@ def test_operations_are_what_apply_said(node: Node, tmp_path: Path) -> None:
         "source_queue_manager": PEER, "message_ordinal": 1, "sender_sequence_id": None,
         "sender_sequence": None, "sender_previous": None, "destination": None,
         "transaction": None, "reason": 0, "size_bytes": len(packet(1)), "body_index": 2,
-        "body_ordinal": 0, "body_sha256": None,
+        "body_ordinal": 0, "body_sha256": None, "is_authenticated": False, "was_encrypted": False,
     }  # fmt: skip
     assert (rows[2]["body_index"], rows[2]["body_ordinal"]) == (2, 1), "priority 7 comes first"
     entries = table(tmp_path / "archive", Part.ENTRIES)

@@ -191,6 +191,7 @@ def test_nothing_unverified_is_stored(
             if verdict is not None:
                 name = verdict.name.lower()
                 assert w.metric("quorate_messages_arrived_total", verdict=name) == 1
+                assert w.consensus.insecure == [(name, 1, ADDRESS)]
 
     run(scenario())
 

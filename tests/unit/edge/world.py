@@ -151,6 +151,8 @@ class Consensus:
         self.is_working = True
         """Whether batches are applied as they come; `work` applies them else."""
         self.has_no_room = False
+        self.insecure: list[tuple[str, int, str]] = []
+        """Class, number and address of messages that edges refused for their security."""
         self.is_free = True
         """Whether no entry is in flight."""
         self.batches = 0
@@ -439,7 +441,15 @@ def make_edge(
     values: dict[str, Any] = {"addresses": (ADDRESS,), "port": 0, "ping_port": 0} | settings
     face, metrics = Face(consensus, "n1"), Metrics(registry)
     return Edge(
-        face, EdgeSettings(**values), metrics, directory=directory, keys=keys, sealing=sealing
+        face,
+        EdgeSettings(**values),
+        metrics,
+        directory=directory,
+        keys=keys,
+        sealing=sealing,
+        on_insecure=lambda name, count, facts: consensus.insecure.append(
+            (name, count, facts.peer_address)
+        ),
     )
 
 

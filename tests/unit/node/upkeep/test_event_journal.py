@@ -34,6 +34,21 @@ def test_an_alarm_about_a_peer_names_it() -> None:
     assert counted == 1
 
 
+def test_refused_messages_are_told_once_a_minute_for_each_class() -> None:
+    now = [0.0]
+    events, metrics = EventLog(lambda: 0), Metrics(CollectorRegistry())
+    journal = Journal(events, metrics.counter("quorate_alarms_total"), lambda: now[0])
+    facts = Facts(1, PEER, PEER_ADDRESS, ())
+    signature, encryption = "nack_bad_signature", "nack_bad_encryption"
+    refused = ((0.0, signature), (59.0, signature), (59.0, encryption), (60.0, signature))
+    for now[0], refused_as in refused:
+        journal.insecure(refused_as, 3, facts)
+    told = events.after(0)
+    assert [event.details["class"] for event in told] == [signature, encryption, signature]
+    assert {(event.kind, event.name) for event in told} == {("session", "message_insecure")}
+    assert all(PEER_ADDRESS in event.text and guid_text(PEER) in event.text for event in told)
+
+
 def test_an_alarm_that_every_node_sees_enters_the_history_by_the_leader() -> None:
     events, metrics = EventLog(lambda: 0), Metrics(CollectorRegistry())
     taken: list[str] = []
