@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from qm.store.codec import inspect
+from qm.model.values.commands import RaiseApplyVersion
+from qm.model.values.limits import APPLY_VERSION
+from qm.store.codec import encode_command, inspect
 from tests.sim.nodes import far, faults, foreign, load, oracles, patches, probes, rpc
 from tests.sim.nodes.knobs import NODES, SECONDS, Knobs, shrink
 from tests.sim.nodes.loop import SimLoop
@@ -147,7 +149,11 @@ class SimCluster:
             assert leader.node is not None
             replicated = leader.node.replicated
             assert replicated is not None
-            replies.extend(await replicated.propose_here([inspect(birth_command(self.keys))]))
+            commands = [birth_command(self.keys)]
+            if self.knobs.encrypt_bodies != "none":
+                # Else a short seed is over before its members have told their versions.
+                commands.append(encode_command(RaiseApplyVersion(APPLY_VERSION)))
+            replies.extend(await replicated.propose_here([inspect(one) for one in commands]))
 
         loop = leader.loop
         assert loop is not None

@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import qm.node.replica.replicated_store
 import qm.node.service
@@ -27,6 +27,8 @@ SHORT_LOG: Final[dict[str, Any]] = {
     "body_bytes": (2_000, 20_000),
     "rate_per_s": 60,
 }
+SEALED_SHARE: Final = 0.6
+"""Of the seeds, in which bodies are sealed for the disk."""
 SECONDS: Final = 5.0
 """Of load with faults."""
 
@@ -53,6 +55,8 @@ class Knobs:
     sparse_every_s: float
     move_ahead_bytes: int
     """0: bodies move when their segment is about to be dropped, and hold that up."""
+    encrypt_bodies: Literal["none", "all"]
+    """Which bodies are sealed for the disk."""
 
     @classmethod
     def drawn(cls, chance: random.Random, kinds: str = "") -> "Knobs":
@@ -76,6 +80,7 @@ class Knobs:
             blob_file_bytes=chance.choice((8, 32, 128)) << 10,
             sparse_every_s=chance.choice((0.3, 1.0)),
             move_ahead_bytes=chance.choice((0, 64 << 10, 64 << 10)),
+            encrypt_bodies="none",
         )
         chosen = kinds.split(",") if kinds else [name]
         if not INSTALLS.isdisjoint(chosen):
@@ -88,7 +93,8 @@ class Knobs:
             for part in kinds.split(","):
                 parts += FAULT_SETS.get(part, (part,))
             drawn = replace(drawn, faults=tuple(parts))
-        return drawn
+        sealed: Literal["none", "all"] = "all" if chance.random() < SEALED_SHARE else "none"
+        return replace(drawn, encrypt_bodies=sealed)
 
 
 def shrink(knobs: Knobs, runs: random.Random) -> None:

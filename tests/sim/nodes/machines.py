@@ -205,7 +205,12 @@ class Machine:
                 key=pki / f"{self.name}.key",
             ),
             members=tuple(MemberSection(name=name, host=host) for name, host in HOSTS.items()),
-            storage=StorageSection(cache_mb=4, reserve_mb=1, sealing_key_file=keys / _KEY),
+            storage=StorageSection(
+                cache_mb=4,
+                reserve_mb=1,
+                sealing_key_file=keys / _KEY,
+                encrypt_bodies=knobs.encrypt_bodies,
+            ),
             raft=RaftSection(log_retain_mb=1),
             birth=BirthSection(automatic=self.has_lost_its_disk),
             archive=ArchiveSection(

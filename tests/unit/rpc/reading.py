@@ -63,7 +63,9 @@ class RpcWorld(World):
 
 
 @contextlib.asynccontextmanager
-async def rpc_world(count: int = 1, **rpc: Any) -> AsyncIterator[RpcWorld]:
+async def rpc_world(
+    count: int = 1, *, encrypt_bodies: Any = "none", **rpc: Any
+) -> AsyncIterator[RpcWorld]:
     """Nodes that serve RPC; alice is an administrator, bob is not."""
     with tempfile.TemporaryDirectory() as folder:
         users = Path(folder) / "users.toml"
@@ -73,7 +75,9 @@ async def rpc_world(count: int = 1, **rpc: Any) -> AsyncIterator[RpcWorld]:
         section = RpcSection(enabled=True, users_file=users, **(ports | rpc))
 
         def change(config: NodeConfig) -> NodeConfig:
-            return msgspec.structs.replace(config, api=ApiSection(insecure=True), rpc=section)
+            storage = msgspec.structs.replace(config.storage, encrypt_bodies=encrypt_bodies)
+            api = ApiSection(insecure=True)
+            return msgspec.structs.replace(config, api=api, rpc=section, storage=storage)
 
         async with cluster(count, change=change) as harness:
             made = RpcWorld(harness, False)
