@@ -272,6 +272,26 @@ def test_bodies_that_were_moved_ahead_are_not_moved_again(
     node.close()
 
 
+def test_after_a_start_what_was_moved_is_looked_at_in_steps_and_not_moved_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(1, 201, 10):
+        node.put([arrivals(*(packet(k, body=bytes(2_000)) for k in range(n, n + 10)))])
+    while node.store.bodies.move_ahead(node.store.applied_index()):
+        pass
+    node.store.bodies.settle()
+    node = node.reopen()
+    monkeypatch.setattr(bodies_module, "LOOKED_AHEAD_ENTRIES", 2)
+    monkeypatch.setattr(Blobs, "append", None)
+    steps = 1
+    while node.store.bodies.move_ahead(node.store.applied_index()):
+        steps += 1
+    assert steps > 2
+    node.compact()
+    assert node.log.retirable(node.store.applied_index()) < node.log.first_index()
+    node.close()
+
+
 def test_what_was_applied_is_seen_at_once_and_written_when_it_is_settled(node: Node) -> None:
     written = node.store.applied.index
     (entry,) = node.append([arrivals(packet(1), packet(2))])
