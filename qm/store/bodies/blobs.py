@@ -366,6 +366,11 @@ class Blobs:
         """The `recorded` number up to which a flushed state contains the changes."""
         return self._durable
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether a flushed state names all copies."""
+        return not self._placed and self._recorded <= self._durable
+
     def flushed(self, recorded: int) -> None:
         """Note that a flush made durable what was `recorded` when it began."""
         self._durable = max(self._durable, recorded)

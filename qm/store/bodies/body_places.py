@@ -251,7 +251,8 @@ class Bodies:
         applied = self._state.applied.index
         for index, ordinals in list(self._state.liveness.live(first, last)):
             copied += self._move(index, ordinals)
-        if copied or not (self._is_durable(last) or self._secured_at == applied):
+        is_secured = self._secured_at == applied and self._blobs.is_durable
+        if copied or not (self._is_durable(last) or is_secured):
             self._blobs.secure()
             self._secured_at = applied
 

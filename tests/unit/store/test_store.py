@@ -465,6 +465,25 @@ def test_a_state_that_a_power_cut_brings_back_misses_no_bodies(
     node.close()
 
 
+def test_bodies_that_wait_for_their_sync_are_durable_before_their_entries_go(node: Node) -> None:
+    for n in range(1, 201, 10):
+        node.put([arrivals(*(packet(k, body=bytes(2_000)) for k in range(n, n + 10)))])
+    (applied,) = node.put([receive(2, 200)])
+    node.store.flush()
+    index = node.store.durable_index()
+    meta = SnapshotMeta(index, node.log.term(index), Configuration(("n1.1",)), 0)
+    for first in (1, node.log.oldest_end() + 1):  # nothing is applied between the two
+        assert node.log.first_index() == first
+        node.log.compact(meta, is_careful=True)
+        node.store.bodies.move_ahead(index)
+    cut = node.path.with_name("cut")
+    shutil.copytree(node.path, cut)
+    node.close()
+    node = Node(cut)
+    assert not [one for one in received(applied) if node.store.bodies.is_damaged(place(one))]
+    node.close()
+
+
 def test_a_damaged_body_is_not_served(node: Node) -> None:
     node.put([arrivals(packet(1))])
     (applied,) = node.put([receive(2, 1)])

@@ -58,8 +58,8 @@ PLANTED: Final = (
         "What is alive in a segment moves before it is dropped",
         "install",
         "qm/store/bodies/body_places.py",
-        "            copied += self._move(index, ordinals)\n        if copied or not (self._is",
-        "            copied += 0\n        if copied or not (self._is",
+        "            copied += self._move(index, ordinals)\n        is_secured",
+        "            copied += 0\n        is_secured",
     ),
     planted(
         "snapshot_without_bodies_of_the_log",
