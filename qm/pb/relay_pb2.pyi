@@ -839,23 +839,55 @@ class LinksRequest(_message.Message):
 Global___LinksRequest: _TypeAlias = LinksRequest  # noqa: Y015
 
 @_typing.final
-class Link(_message.Message):
+class LinkEvent(_message.Message):
     """state: OutgoingQueueState of qm.model.values.elements. next_resend_ms: cluster time, 0 = none.
     last_error: of the newest connection, empty without an error.
+    One row of an outgoing queue's ConnectionHistory.
     """
 
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    TIME_S_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    status: _builtins.int
+    """As in PROPID_MGMT_QUEUE_CONNECTION_HISTORY [MS-MQMQ 2.3.12.25]."""
+    time_s: _builtins.int
+    """Seconds since 1970, UTC."""
+    error: _builtins.int
+    """HRESULT; 0 = none."""
+    address: _builtins.str
+    def __init__(
+        self,
+        *,
+        status: _builtins.int = ...,
+        time_s: _builtins.int = ...,
+        error: _builtins.int = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "error", b"error", "status", b"status", "time_s", b"time_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinkEvent: _TypeAlias = LinkEvent  # noqa: Y015
+
+@_typing.final
+class Link(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     NEXT_HOPS_FIELD_NUMBER: _builtins.int
-    CONNECTION_HISTORY_FIELD_NUMBER: _builtins.int
     RESEND_COUNT_FIELD_NUMBER: _builtins.int
     NEXT_RESEND_MS_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     LAST_ACK_TIME_S_FIELD_NUMBER: _builtins.int
     LAST_ACK_COUNT_FIELD_NUMBER: _builtins.int
     RESEND_INTERVAL_S_FIELD_NUMBER: _builtins.int
+    CONNECTION_EVENTS_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     state: _builtins.int
     resend_count: _builtins.int
@@ -867,24 +899,26 @@ class Link(_message.Message):
     @_builtins.property
     def next_hops(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
-    def connection_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def connection_events(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinkEvent]:
+        """Oldest first."""
+
     def __init__(
         self,
         *,
         queue_id: _builtins.int = ...,
         state: _builtins.int = ...,
         next_hops: _abc.Iterable[_builtins.str] | None = ...,
-        connection_history: _abc.Iterable[_builtins.str] | None = ...,
         resend_count: _builtins.int = ...,
         next_resend_ms: _builtins.int = ...,
         last_error: _builtins.str = ...,
         last_ack_time_s: _builtins.int = ...,
         last_ack_count: _builtins.int = ...,
         resend_interval_s: _builtins.int = ...,
+        connection_events: _abc.Iterable[Global___LinkEvent] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection_history", b"connection_history", "last_ack_count", b"last_ack_count", "last_ack_time_s", b"last_ack_time_s", "last_error", b"last_error", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "resend_interval_s", b"resend_interval_s", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection_events", b"connection_events", "last_ack_count", b"last_ack_count", "last_ack_time_s", b"last_ack_time_s", "last_error", b"last_error", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "resend_interval_s", b"resend_interval_s", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

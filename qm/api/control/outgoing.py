@@ -1,5 +1,6 @@
 """OutgoingControl: queues to other queue managers, their links, pause and resume."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 from typing_extensions import override
@@ -7,7 +8,7 @@ from typing_extensions import override
 from qm.api.convert.names import queue_id_of
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import MsmqError, check
-from qm.api.gate.operations import Link, Operations
+from qm.api.gate.operations import Link, LinkEvent, Operations
 from qm.api.gate.pages import number_after, page_size, token_of
 from qm.api.propose.control_once import UNNUMBERED, Decider
 from qm.cluster.cluster import Cluster
@@ -122,7 +123,7 @@ def _shown(info: OutgoingQueueInfo, link: Link | None) -> pb.OutgoingQueue:
     )
     if link is not None:
         shown.next_hops.extend(link.next_hops)
-        shown.connection_history.extend(link.connection_history)
+        shown.connection_history.extend(map(_told, link.connection_history))
         shown.resend_count = link.resend_count
         shown.next_resend_ms = link.next_resend_ms
         shown.last_error = link.last_error
@@ -130,6 +131,14 @@ def _shown(info: OutgoingQueueInfo, link: Link | None) -> pb.OutgoingQueue:
         shown.last_ack_count = link.last_ack_count
         shown.resend_interval_s = link.resend_interval_s
     return shown
+
+
+def _told(event: LinkEvent) -> str:
+    """Return an event of a connection as a line."""
+    when = datetime.fromtimestamp(event.time_s, UTC)
+    status = event.status.name.title().replace("_", "")
+    error = f" error {event.error:#010x}" if event.error else ""
+    return f"{when:%Y-%m-%dT%H:%M:%SZ} {status} {event.address}{error}"
 
 
 def _place(place: SequencePlace | None) -> pb.SequencePlace | None:

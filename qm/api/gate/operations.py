@@ -14,6 +14,7 @@ from typing_extensions import override
 from qm.api.gate.identity import Principal
 from qm.model.values.elements import OutgoingQueueState
 from qm.store.backup import BackupHead
+from qm.wire.enums import ConnectionStatus
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -30,13 +31,24 @@ class Health(msgspec.Struct, frozen=True):
     """Whether this node leads, also while it prepares to serve."""
 
 
+class LinkEvent(msgspec.Struct, frozen=True):
+    """One row of an outgoing queue's ConnectionHistory [MS-MQDMPR 3.1.1.3]."""
+
+    status: ConnectionStatus
+    time_s: int
+    """Seconds since 1970, UTC."""
+    error: int
+    """HRESULT, 0 = none."""
+    address: str
+
+
 class Link(msgspec.Struct, frozen=True):
     """What the leader knows of one outgoing queue's connection."""
 
     state: OutgoingQueueState
     next_hops: tuple[str, ...] = ()
-    connection_history: tuple[str, ...] = ()
-    """One line each, the newest last."""
+    connection_history: tuple[LinkEvent, ...] = ()
+    """The newest last."""
     resend_count: int = 0
     next_resend_ms: int = 0
     """Cluster time of the next attempt; 0 = none is due."""

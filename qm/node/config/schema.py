@@ -160,6 +160,12 @@ class RpcSection(Section, frozen=True, kw_only=True):
     anonymous_receive: bool = False
     """Whether programs may read without logging on, as those of a workgroup do: from queues whose
     access list gives ANONYMOUS LOGON (S-1-5-7) the right."""
+    return_after_minutes: Positive = 5
+    """Minutes that a program may hold a message by remote read without saying that it has it; then
+    the message goes back to its place."""
+    trailing_headers: bool = True
+    """Whether remote readers get the four headers behind a message (abort and move counts, the
+    sender's address); false for programs on Windows Server 2003, which do not know them."""
     objects: bool = False
     """Whether to offer the MSMQ objects over DCOM: `CreateObject` with this host's name."""
     names: tuple[str, ...] = ()

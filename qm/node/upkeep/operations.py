@@ -5,7 +5,6 @@ Requests about another node are sent to its relay endpoint.
 
 import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from qm.api.gate.operations import (
     Diagnostics,
     Health,
     Link,
+    LinkEvent,
     NextKeys,
     Operations,
     ScrubState,
@@ -38,12 +38,16 @@ from qm.node.upkeep.log_levels import LogLevels
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
 from qm.node.upkeep.scrubber import Scrubber
 from qm.pb import relay_pb2
+from qm.session.link import ConnectionStatus as SessionStatus
+from qm.wire.enums import ConnectionStatus
 from raft.types import Role
 
 ASK_TIMEOUT_S: Final = 5.0
 DRAIN_TIMEOUT_S: Final = 30.0
 LINKS_MAX: Final = 1_000
 """Queues in one request."""
+_STATUS_NUMBERS: Final = dict(zip(SessionStatus, ConnectionStatus, strict=True))
+"""Names of [MS-MQDMPR 3.1.1.3] as numbers of [MS-MQMQ 2.3.12.25], which lists them alike."""
 
 
 class NodeOperations(Operations):
@@ -140,7 +144,7 @@ class NodeOperations(Operations):
             link.queue_id: Link(
                 OutgoingQueueState(link.state),
                 tuple(link.next_hops),
-                tuple(link.connection_history),
+                tuple(map(_link_event, link.connection_events)),
                 link.resend_count,
                 link.next_resend_ms,
                 link.last_error,
@@ -223,13 +227,12 @@ class NodeOperations(Operations):
         return outgoing is not None and outgoing.resend(queue_id)
 
 
+def _link_event(event: relay_pb2.LinkEvent) -> LinkEvent:
+    status = ConnectionStatus(event.status)
+    return LinkEvent(status, event.time_s, event.error, event.address)
+
+
 def _link(queue_id: int, report: LinkReport) -> relay_pb2.Link:
-    history = (
-        f"{datetime.fromtimestamp(entry.connection_history_time, UTC):%Y-%m-%dT%H:%M:%SZ}"
-        f" {entry.status.value} {entry.address_list}"
-        + (f" error {entry.error:#010x}" if entry.error else "")
-        for entry in report.connection_history
-    )
     newest = report.connection_history[-1] if report.connection_history else None
     last_error = ""
     if newest is not None and newest.error:
@@ -238,7 +241,15 @@ def _link(queue_id: int, report: LinkReport) -> relay_pb2.Link:
         queue_id=queue_id,
         state=OutgoingQueueState[report.state.name],
         next_hops=report.next_hops,
-        connection_history=history,
+        connection_events=[
+            relay_pb2.LinkEvent(
+                status=_STATUS_NUMBERS[entry.status],
+                time_s=entry.connection_history_time,
+                error=entry.error,
+                address=entry.address_list,
+            )
+            for entry in report.connection_history
+        ],
         resend_count=report.eod_resend_count,
         next_resend_ms=report.eod_resend_time * 1000,
         last_error=last_error,

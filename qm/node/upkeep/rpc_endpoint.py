@@ -31,7 +31,8 @@ from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_management.service import Audit, RemoteManagement
 from qm.rpc.remote_read.interface import REMOTE_READ
-from qm.rpc.remote_read.service import FINISH_MAX_S, ReadPorts, RemoteRead
+from qm.rpc.remote_read.messages import ReadPorts, ReadSettings
+from qm.rpc.remote_read.service import FINISH_MAX_S, RemoteRead
 from qm.rpc.security.accounts import AccountSource, Logons
 from qm.rpc.security.kerberos import KerberosMissing, Keytab
 from qm.rpc.security.ntlm import NtlmClient, NtlmTarget
@@ -50,6 +51,7 @@ PORT_STEP_COUNT: Final = 11
 """Between the ports of two nodes, as MSMQ itself steps when a port is taken [MS-MQRR 3.1.4.1]."""
 _FILETIME_OF_EPOCH: Final = 116_444_736_000_000_000
 _NS_PER_TICK: Final = 100
+_S_PER_MINUTE: Final = 60
 _PORT_MAX: Final = 65_535
 
 
@@ -74,7 +76,10 @@ class WindowsEndpoint:
         self._cluster = cluster
         self._keys = keys
         ports = ReadPorts(cluster, data.proposer, data.sessions, data.waits, data.bodies)
-        self._remote_read = RemoteRead(ports, metrics, self._port)
+        reading = ReadSettings(
+            config.rpc.return_after_minutes * _S_PER_MINUTE, config.rpc.trailing_headers
+        )
+        self._remote_read = RemoteRead(ports, metrics, self._port, reading)
         self._management = RemoteManagement(cluster, data.proposer, operations, audit)
         self._metrics = metrics
         self._bind = bind

@@ -1,10 +1,10 @@
 """Properties of the machine and of queues [MS-MQMQ 2.3.11, 2.3.12], from one state."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from qm.api.gate.operations import Link
+from qm.api.gate.operations import Link, LinkEvent
 from qm.model.clients.opens import is_open
 from qm.model.queries import (
     OutgoingQueueInfo,
@@ -236,7 +236,7 @@ def outgoing_property(info: OutgoingQueueInfo, link: Link | None, number: int) -
         OfQueue.BYTES_IN_JOURNAL: _number(0),
         OfQueue.STATE: _text(_state(info, link)),
         OfQueue.NEXTHOPS: _hops(info, link),
-        OfQueue.EOD_LAST_ACK: _place(info.eod_last_ack),
+        OfQueue.EOD_LAST_ACK: _place(info.eod_last_ack),  # of the present sequence (RP-A54)
         OfQueue.EOD_FIRST_NON_ACK: _place(info.eod_first_non_ack),
         OfQueue.EOD_LAST_NON_ACK: _place(info.eod_last_non_ack),
         OfQueue.EOD_NEXT_SEQ: _place(info.eod_next_seq),
@@ -252,6 +252,7 @@ def outgoing_property(info: OutgoingQueueInfo, link: Link | None, number: int) -
             OfQueue.EOD_RESEND_TIME: Variant(VarType.I4, link.next_resend_ms // _MS),
             OfQueue.EOD_RESEND_COUNT: _number(link.resend_count),
             OfQueue.EOD_RESEND_INTERVAL: _number(link.resend_interval_s),
+            OfQueue.CONNECTION_HISTORY: _history(link.connection_history),
         }
     found = next((value for one, value in plain.items() if one.number == number), None)
     return _not_of_this_kind(number) if found is None else found
@@ -271,7 +272,23 @@ def _state(info: OutgoingQueueInfo, link: Link | None) -> str:
 def _hops(info: OutgoingQueueInfo, link: Link | None) -> Variant:
     if link is None or _state(info, link) not in ("CONNECTED", "WAITING") or not link.next_hops:
         return NULL
-    return _texts([f"{'IPv6' if ':' in one else 'IP'}={one}" for one in link.next_hops])
+    return _texts(list(link.next_hops))
+
+
+def _history(events: Sequence[LinkEvent]) -> Variant:
+    """Return CONNECTION_HISTORY: four columns, a row for each event [MS-MQMQ 2.3.12.25]."""
+    columns = (
+        (VarType.VECTOR_UI4, [int(one.status) for one in events]),
+        (VarType.VECTOR_I4, [one.time_s for one in events]),
+        (VarType.VECTOR_I4, [_signed(one.error) for one in events]),
+        (VarType.VECTOR_VARIANT, [_texts([one.address]) for one in events]),
+    )
+    return Variant(VarType.VECTOR_VARIANT, [Variant(kind, values) for kind, values in columns])
+
+
+def _signed(value: int) -> int:
+    """Return 32 bits as VT_I4 has them."""
+    return value - (1 << 32) if value >> 31 else value
 
 
 def _place(place: SequencePlace | None) -> Variant:

@@ -50,6 +50,7 @@ class OpenedQueue:
         is_for_moving: bool,
         closed: Callable[["OpenedQueue"], None],
         returned: Callable[[str, int], None],
+        cleanup_after_s: float = CLEANUP_AFTER_S,
     ) -> None:
         """`handle`: the replicated one. `closed`: told of a rundown. `returned`: told (cause, how
         many) of messages that went back to their queue.
@@ -66,6 +67,7 @@ class OpenedQueue:
         self._numbers = itertools.count(1)
         self._closed = closed
         self._returned = returned
+        self._cleanup_after_s = cleanup_after_s
         self.is_closed = False
 
     # Cursors -----------------------------------------------------------------------------
@@ -91,7 +93,7 @@ class OpenedQueue:
     def lend(self, request: int, key: int, *, is_transactional: bool) -> None:
         """Note that a message is lent for a request, and begin its cleanup time (RP-A31)."""
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(CLEANUP_AFTER_S, self._clean_up, request)
+        timer = loop.call_later(self._cleanup_after_s, self._clean_up, request)
         self.lent[request] = Lent(key, is_transactional, timer)
 
     def take_lent(self, request: int) -> Lent | None:

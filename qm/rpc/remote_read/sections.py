@@ -41,13 +41,21 @@ TRAILING_SIZE_BYTES: Final = _SUBQUEUE.size + _EXTENDED_ADDRESS.size
 
 
 def reader_packet(
-    stored: bytes, *, address: str, subqueue: str, with_trailing: bool = True
+    stored: bytes,
+    *,
+    address: str,
+    subqueue: str,
+    aborts: int = 0,
+    moves: int = 0,
+    with_trailing: bool = True,
 ) -> bytes:
     """Return the packet that a remote reader gets of a stored one.
 
     `address`: where the message came from, "" if that is unknown. `subqueue`: the short name of the
-    subqueue that it is in, or "". `with_trailing`: False leaves out the four headers that readers
-    of Server 2003 do not know (RP-A36).
+    subqueue that it is in, or "". `aborts`, `moves`: how often receives and moves of it were rolled
+    back, and how often it was moved; when it was moved last is not kept (RP-A35).
+    `with_trailing`: False leaves out the four headers that readers of Server 2003 do not know
+    (RP-A36).
     """
     head = peek_head(stored, 0)
     packet = bytearray(stored[: head.packet_size])
@@ -61,7 +69,7 @@ def reader_packet(
         packet += _EXTENSION.pack(
             _EXTENSION.size, TRAILING_SIZE_BYTES, _HAS_SUBQUEUE | _HAS_ADDRESS
         )
-        packet += _SUBQUEUE.pack(_SUBQUEUE.size, 0, 0, 0, 0, name, b"")
+        packet += _SUBQUEUE.pack(_SUBQUEUE.size, 0, aborts, moves, 0, name, b"")
         packet += _extended_address(address)
     _U32.pack_into(packet, _PACKET_SIZE_AT, len(packet))
     return bytes(packet)

@@ -11,21 +11,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from qm.api.convert.outcomes import numbers_of
-from qm.api.data.batches import Bodies, columns_of_positions
-from qm.api.data.sessions import Sessions
-from qm.api.data.waits import Waits
 from qm.api.gate.errors import ApiError, LimitReached, MsmqError, QuotaReached
 from qm.api.propose.control_once import UNNUMBERED
-from qm.api.propose.proposer import Proposer
-from qm.cluster.cluster import Cluster, OutcomeUnknown, Unavailable
+from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.messages.cursors import Cursor, CursorAnswer
-from qm.model.queries import PositionInfo, get_peer, last_key, peek
+from qm.model.queries import PositionInfo, last_key, peek
 from qm.model.values.commands import CloseQueue, Move, OpenQueue, PurgeQueue, Selector, SelectorKind
 from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
-from qm.model.values.results import RequestResult, columns_of
+from qm.model.values.results import RequestResult
 from qm.names.format_name import FormatName, format_name_text
 from qm.observe.metrics import Metrics
 from qm.rpc.association.groups import Association
@@ -51,7 +45,6 @@ from qm.rpc.remote_read.actions import (
     PEEK_CURRENT,
     PEEK_NEXT,
     RECEIVE,
-    SEQUENCE_MASK,
     UNKNOWN_TRANSACTION,
     failed,
     refusal,
@@ -75,14 +68,13 @@ from qm.rpc.remote_read.interface import (
     StartIn,
     StartOut,
 )
+from qm.rpc.remote_read.messages import ReaderMessages, ReadPorts, ReadSettings
 from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, OpenedQueue
 from qm.rpc.remote_read.reading import Found, PendingRead, no_cursor
-from qm.rpc.remote_read.sections import reader_packet, sections_of
 from qm.rpc.remote_read.sessions import ReadSession
 from qm.rpc.security.provider import Identity
 from qm.rpc.server.call import Call
 from qm.wire.codes import MQ_OK, ErrorCode
-from qm.wire.guid import Guid
 
 FINISH_MAX_S: Final = 5.0
 """For sessions to end when the node stops."""
@@ -101,22 +93,20 @@ _MISSING: Final = (
 _KEPT: Final = "remote_read"
 
 
-class ReadPorts(msgspec.Struct, frozen=True):
-    """What remote read needs of the API, whose readers stand in the same lines."""
-
-    cluster: Cluster
-    proposer: Proposer
-    sessions: Sessions
-    waits: Waits
-    bodies: Bodies
-
-
 class RemoteRead:
     """Implements the interface."""
 
-    def __init__(self, ports: ReadPorts, metrics: Metrics, port: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        ports: ReadPorts,
+        metrics: Metrics,
+        port: Callable[[], int],
+        settings: ReadSettings,
+    ) -> None:
         """`port`: the TCP port that serves the interface, 0 while none does."""
         self._ports = ports
+        self._settings = settings
+        self._messages = ReaderMessages(ports, settings)
         self._port = port
         self._reads = metrics.counter("quorate_remote_reads_total")
         self._returned = metrics.counter("quorate_remote_reads_returned_total")
@@ -171,6 +161,7 @@ class RemoteRead:
             is_for_moving=access is QueueAccessType.MOVE_ACCESS,
             closed=self._on_run_down,
             returned=self._count_returned,
+            cleanup_after_s=self._settings.cleanup_after_s,
         )
 
     def _admit(self, association: Association, opened: OpenedQueue) -> bytes:
@@ -418,7 +409,9 @@ class RemoteRead:
         """Answer with the message; nobody there any more, or no body: what was lent goes back."""
         is_lent = isinstance(found, RequestResult)
         try:
-            answer = await self._message(call, given, opened, found)
+            answer = await self._messages.told(
+                call.local[0], opened.queue_id, found, given.body_max
+            )
         except (ApiError, Unavailable, KeyError):
             answer = failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         if call.is_open and (answer.status == MQ_OK or not is_lent):
@@ -430,39 +423,6 @@ class RemoteRead:
             self._count_returned("undelivered", 1)
         if call.is_open:
             call.answer(answer)
-
-    async def _message(
-        self, call: Call, given: StartIn, opened: OpenedQueue, found: Found
-    ) -> StartOut:
-        if isinstance(found, RequestResult):
-            columns = columns_of([found])
-        else:
-            columns = columns_of_positions([found])
-        await self._ports.bodies.ready(columns)
-        stored = self._ports.bodies.of_all(columns).block
-        address = self._sender_address(call, found.source_queue_manager)
-        packet = reader_packet(stored, address=address, subqueue=self._subqueue(opened.queue_id))
-        sections = sections_of(packet, given.body_max)
-        sequence = found.lookup_identifier & SEQUENCE_MASK
-        return StartOut(found.arrival_time, sequence, len(sections), sections, MQ_OK)
-
-    def _sender_address(self, call: Call, queue_manager: Guid) -> str:
-        """Return the address that a queue manager speaks from, "" if it is bound to none.
-
-        What this cluster's clients sent is from where the reader has found it.
-        """
-        view = self._ports.cluster.view
-        manager = view.ledger.manager
-        if manager is not None and manager.identifier == queue_manager:
-            return call.local[0]
-        peer = get_peer(view, queue_manager)
-        return "" if peer is None else peer.address
-
-    def _subqueue(self, queue_id: int) -> str:
-        queue = self._ports.cluster.view.ledger.queue(queue_id)
-        if queue is None or queue.record.kind is not QueueKind.SUBQUEUE:
-            return ""
-        return queue.record.pathname.rpartition(";")[2]
 
     def cancel_receive(self, call: Call, given: RequestIn) -> Result:
         """R_CancelReceive: the call of this handle alone; one that was lent is not cancelled."""

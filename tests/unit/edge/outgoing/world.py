@@ -655,9 +655,10 @@ class Peer:
         if self.is_order_acking:
             self.send_order_ack()
 
-    def send_order_ack(self) -> None:
-        """Acknowledge every sequence as far as it has arrived."""
-        for (source, _), (sid, number) in self._sequences.items():
+    def send_order_ack(self, upto: int | None = None) -> None:
+        """Acknowledge every sequence as far as it has arrived, or up to a number."""
+        for (source, _), (sid, arrived) in self._sequences.items():
+            number = arrived if upto is None else min(arrived, upto)
             self.send_back(
                 write_order_ack(
                     OrderAck(

@@ -1,0 +1,99 @@
+"""What a remote reader is told of a message: its packet, its place, when it came."""
+
+import msgspec
+
+from qm.api.data.batches import Bodies, columns_of_positions
+from qm.api.data.sessions import Sessions
+from qm.api.data.waits import Waits
+from qm.api.propose.proposer import Proposer
+from qm.cluster.cluster import Cluster
+from qm.model.queries import PositionInfo, get_peer, position
+from qm.model.values.elements import QueueKind
+from qm.model.values.results import RequestResult, columns_of
+from qm.rpc.remote_read.actions import SEQUENCE_MASK
+from qm.rpc.remote_read.interface import StartOut
+from qm.rpc.remote_read.opened import CLEANUP_AFTER_S
+from qm.rpc.remote_read.reading import Found
+from qm.rpc.remote_read.sections import reader_packet, sections_of
+from qm.wire.codes import MQ_OK
+from qm.wire.guid import Guid
+
+
+class ReadPorts(msgspec.Struct, frozen=True):
+    """What remote read needs of the API, whose readers stand in the same lines."""
+
+    cluster: Cluster
+    proposer: Proposer
+    sessions: Sessions
+    waits: Waits
+    bodies: Bodies
+
+
+class ReadSettings(msgspec.Struct, frozen=True):
+    """What a deployment chooses."""
+
+    cleanup_after_s: float = CLEANUP_AFTER_S
+    """From lending to return, if the client does not end its read [MS-MQRR 3.1.2.2]."""
+    trailing_headers: bool = True
+    """Whether the four headers behind the message are sent (RP-A36)."""
+
+
+class ReaderMessages:
+    """Makes answers of messages."""
+
+    def __init__(self, ports: ReadPorts, settings: ReadSettings) -> None:
+        self._ports = ports
+        self._settings = settings
+
+    async def told(self, local: str, queue_id: int, found: Found, body_max: int) -> StartOut:
+        """Return the answer with a message that is lent, or was seen.
+
+        `local`: address that the reader has called. `body_max`: bytes of the body that it takes.
+        Raises ApiError, Unavailable, KeyError.
+        """
+        if isinstance(found, RequestResult):
+            columns = columns_of([found])
+        else:
+            columns = columns_of_positions([found])
+        await self._ports.bodies.ready(columns)
+        stored = self._ports.bodies.of_all(columns).block
+        address = self._sender_address(local, found.source_queue_manager)
+        place = self._place(queue_id, found)
+        packet = reader_packet(
+            stored,
+            address=address,
+            subqueue=self._subqueue(queue_id),
+            aborts=place.aborts,
+            moves=place.moves,
+            with_trailing=self._settings.trailing_headers,
+        )
+        sections = sections_of(packet, body_max)
+        sequence = found.lookup_identifier & SEQUENCE_MASK
+        return StartOut(found.arrival_time, sequence, len(sections), sections, MQ_OK)
+
+    def _place(self, queue_id: int, found: Found) -> PositionInfo:
+        """Return where a message stands, which is lent or was seen. Raises KeyError."""
+        if isinstance(found, PositionInfo):
+            return found
+        place = position(self._ports.cluster.view, queue_id, found.lookup_identifier)
+        if place is None:
+            raise KeyError(found.lookup_identifier)
+        return place
+
+    def _sender_address(self, local: str, queue_manager: Guid) -> str:
+        """Return the address that a queue manager speaks from, "" if it is bound to none.
+
+        What this cluster's clients sent is from where the reader has found it.
+        """
+        view = self._ports.cluster.view
+        manager = view.ledger.manager
+        if manager is not None and manager.identifier == queue_manager:
+            return local
+        peer = get_peer(view, queue_manager)
+        return "" if peer is None else peer.address
+
+    def _subqueue(self, queue_id: int) -> str:
+        queue = self._ports.cluster.view.ledger.queue(queue_id)
+        if queue is None or queue.record.kind is not QueueKind.SUBQUEUE:
+            return ""
+        return queue.record.pathname.rpartition(";")[2]
