@@ -157,3 +157,9 @@ def settled_name(name: SingleFormatName, dialled: str, computer: str) -> SingleF
         address = DirectAddress(DirectProtocol.OS, computer)
         return msgspec.structs.replace(name, address=address)
     return name
+
+
+def full_path(computer: str, pathname: str) -> str:
+    """Return a path name with the computer's name in front."""
+    head, separator, rest = pathname.partition("\\")
+    return f"{computer}\\{rest}" if separator and head in (".", "") else pathname

@@ -23,6 +23,7 @@ from qm.model.values.elements import (
     QueueKind,
     QueueType,
 )
+from qm.rpc.queue_formats import full_path
 from qm.rpc.variants import Variant
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import VarType
@@ -84,7 +85,7 @@ def machine_property(view: View, number: int) -> Variant:
         return _texts(list(_active(view)))
     if number == OfMachine.PRIVATEQ.number:
         names = [
-            _path(manager.computer_name, one.pathname)
+            full_path(manager.computer_name, one.pathname)
             for one in _queues(view, QueueKind.APPLICATION)
             if one.queue_type is QueueType.PRIVATE
         ]
@@ -119,12 +120,6 @@ def _active(view: View) -> Iterator[str]:
             yield one.pathname if is_outgoing else format_name_of_queue(view, one.queue_id)
 
 
-def _path(computer: str, pathname: str) -> str:
-    """Return a path name with the computer's name in front."""
-    head, separator, rest = pathname.partition("\\")
-    return f"{computer}\\{rest}" if separator and head in (".", "") else pathname
-
-
 # Local queues --------------------------------------------------------------------------------
 
 
@@ -137,7 +132,7 @@ def queue_property(view: View, queue: QueueInHand, number: int) -> Variant:
 def _pathname(view: View, queue: QueueInHand) -> Variant:
     manager = view.ledger.manager
     assert manager is not None
-    return _text(_path(manager.computer_name, queue.record.pathname))
+    return _text(full_path(manager.computer_name, queue.record.pathname))
 
 
 def _type_of_local(view: View, queue: QueueInHand) -> Variant:

@@ -7,14 +7,16 @@ from qm.api.data.sessions import Sessions
 from qm.api.data.waits import Waits
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster
-from qm.model.queries import PositionInfo, get_peer, position
+from qm.model.queries import find_by_format_name, get_peer, returns_of
 from qm.model.values.elements import QueueKind
+from qm.model.values.records import Obligation
 from qm.model.values.results import RequestResult, columns_of
+from qm.rpc.queue_formats import full_path
 from qm.rpc.remote_read.actions import SEQUENCE_MASK
 from qm.rpc.remote_read.interface import StartOut
 from qm.rpc.remote_read.opened import CLEANUP_AFTER_S
 from qm.rpc.remote_read.reading import Found
-from qm.rpc.remote_read.sections import reader_packet, sections_of
+from qm.rpc.remote_read.sections import Trailing, reader_packet, sections_of
 from qm.wire.codes import MQ_OK
 from qm.wire.guid import Guid
 
@@ -58,27 +60,28 @@ class ReaderMessages:
         await self._ports.bodies.ready(columns)
         stored = self._ports.bodies.of_all(columns).block
         address = self._sender_address(local, found.source_queue_manager)
-        place = self._place(queue_id, found)
-        packet = reader_packet(
-            stored,
-            address=address,
-            subqueue=self._subqueue(queue_id),
-            aborts=place.aborts,
-            moves=place.moves,
-            with_trailing=self._settings.trailing_headers,
-        )
+        trailing = self._trailing(queue_id, found) if self._settings.trailing_headers else None
+        packet = reader_packet(stored, address=address, trailing=trailing)
         sections = sections_of(packet, body_max)
         sequence = found.lookup_identifier & SEQUENCE_MASK
         return StartOut(found.arrival_time, sequence, len(sections), sections, MQ_OK)
 
-    def _place(self, queue_id: int, found: Found) -> PositionInfo:
-        """Return where a message stands, which is lent or was seen. Raises KeyError."""
-        if isinstance(found, PositionInfo):
-            return found
-        place = position(self._ports.cluster.view, queue_id, found.lookup_identifier)
-        if place is None:
-            raise KeyError(found.lookup_identifier)
-        return place
+    def _trailing(self, queue_id: int, found: Found) -> Trailing:
+        """Return what is told of where a message stands."""
+        view = self._ports.cluster.view
+        known = returns_of(view, queue_id, found.lookup_identifier) or Obligation()
+        name, is_valid = self._dead_letter_queue(known.application_deadletter_queue)
+        return Trailing(self._subqueue(queue_id), known.aborts, known.moves, name, is_valid)
+
+    def _dead_letter_queue(self, format_name: str) -> tuple[str, bool]:
+        """Return the path of a message's own dead-letter queue, and whether it can take it."""
+        view = self._ports.cluster.view
+        found = find_by_format_name(view, format_name).queue_id if format_name else 0
+        queue, manager = view.ledger.queue(found) if found else None, view.ledger.manager
+        if queue is None or manager is None or queue.record.kind is not QueueKind.APPLICATION:
+            return format_name, False
+        is_valid = queue.record.transactional and not queue.record.is_deleting
+        return full_path(manager.computer_name, queue.record.pathname), is_valid
 
     def _sender_address(self, local: str, queue_manager: Guid) -> str:
         """Return the address that a queue manager speaks from, "" if it is bound to none.

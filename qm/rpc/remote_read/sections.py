@@ -10,6 +10,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
 from typing import Final
 
+import msgspec
+
 from qm.rpc.remote_read.interface import Section
 from qm.wire.headers.base_header import FLAG_SH, FLAGS_OFFSET
 from qm.wire.headers.message_properties import MESSAGE_PROPERTIES_MIN_BYTES
@@ -35,27 +37,28 @@ _SUBQUEUE: Final = Struct("<IIIII64s64s")
 _EXTENDED_ADDRESS: Final = Struct("<IHHI16s")
 _OVERLAY: Final = Struct("<HHI8s")
 _IPV4, _IPV6 = 1, 6
-_HAS_SUBQUEUE, _HAS_ADDRESS = 0x02, 0x10
-TRAILING_SIZE_BYTES: Final = _SUBQUEUE.size + _EXTENDED_ADDRESS.size
-"""Of what follows the ExtensionHeader: RemainingHeadersSize without a DeadLetterHeader."""
+_HAS_DEAD_LETTER, _HAS_SUBQUEUE, _INVALID_DEAD_LETTER, _HAS_ADDRESS = 0x01, 0x02, 0x08, 0x10
 
 
-def reader_packet(
-    stored: bytes,
-    *,
-    address: str,
-    subqueue: str,
-    aborts: int = 0,
-    moves: int = 0,
-    with_trailing: bool = True,
-) -> bytes:
+class Trailing(msgspec.Struct, frozen=True):
+    """What the headers behind the message say of where it stands."""
+
+    subqueue: str = ""
+    """Short name of the subqueue that it is in, or ""."""
+    aborts: int = 0
+    """How often receives and moves of it were rolled back."""
+    moves: int = 0
+    """How often it was moved; when it was moved last is not kept (RP-A35)."""
+    dead_letter_queue: str = ""
+    """Path name of the application's own dead-letter queue for it, or ""."""
+    is_dead_letter_queue_valid: bool = True
+
+
+def reader_packet(stored: bytes, *, address: str, trailing: Trailing | None) -> bytes:
     """Return the packet that a remote reader gets of a stored one.
 
-    `address`: where the message came from, "" if that is unknown. `subqueue`: the short name of the
-    subqueue that it is in, or "". `aborts`, `moves`: how often receives and moves of it were rolled
-    back, and how often it was moved; when it was moved last is not kept (RP-A35).
-    `with_trailing`: False leaves out the four headers that readers of Server 2003 do not know
-    (RP-A36).
+    `address`: where the message came from, "" if that is unknown. `trailing`: None leaves out the
+    headers that readers of Server 2003 do not know (RP-A36).
     """
     head = peek_head(stored, 0)
     packet = bytearray(stored[: head.packet_size])
@@ -64,15 +67,29 @@ def reader_packet(
     _U32.pack_into(packet, _TIME_AT, _absolute(head))
     if peek_destination(packet, 0, head)[:1] == bytes((QUEUE_TYPE_DIRECT,)):
         packet[_ADDRESS_AT : _ADDRESS_AT + _OVERLAY.size] = _overlay(address)
-    if with_trailing:
-        name = subqueue.encode("utf-16-le")[:SUBQUEUE_NAME_SIZE_BYTES]
-        packet += _EXTENSION.pack(
-            _EXTENSION.size, TRAILING_SIZE_BYTES, _HAS_SUBQUEUE | _HAS_ADDRESS
-        )
-        packet += _SUBQUEUE.pack(_SUBQUEUE.size, 0, aborts, moves, 0, name, b"")
-        packet += _extended_address(address)
+    if trailing is not None:
+        packet += _trailing_headers(trailing, address)
     _U32.pack_into(packet, _PACKET_SIZE_AT, len(packet))
     return bytes(packet)
+
+
+def _trailing_headers(told: Trailing, address: str) -> bytes:
+    """Return ExtensionHeader, SubqueueHeader, DeadLetterHeader if any, ExtendedAddressHeader."""
+    name = told.subqueue.encode("utf-16-le")[:SUBQUEUE_NAME_SIZE_BYTES]
+    behind = _SUBQUEUE.pack(_SUBQUEUE.size, 0, told.aborts, told.moves, 0, name, b"")
+    flags = _HAS_SUBQUEUE | _HAS_ADDRESS
+    if told.dead_letter_queue:
+        behind += _dead_letter(told.dead_letter_queue)
+        flags |= _HAS_DEAD_LETTER
+        flags |= 0 if told.is_dead_letter_queue_valid else _INVALID_DEAD_LETTER
+    behind += _extended_address(address)
+    return _EXTENSION.pack(_EXTENSION.size, len(behind), flags) + behind
+
+
+def _dead_letter(path: str) -> bytes:
+    text = path.encode("utf-16-le") + bytes(WCHAR_SIZE_BYTES)
+    text += bytes(-len(text) % 4)
+    return _U32.pack(_U32.size + len(text)) + text
 
 
 def _absolute(head: Head) -> int:

@@ -478,6 +478,11 @@ class RemoteRead:
         )
         if target is None or not given.move_context or not source.may_receive:
             return Result(ErrorCode.MQ_ERROR_INVALID_HANDLE)
+        try:
+            # A subqueue that was made for the move is known here only then.
+            await self._ports.cluster.read_barrier()
+        except Unavailable:
+            return Result(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         if not self._are_related(source.queue_id, target.queue_id):
             return Result(INVALID_PARAMETER_NT)
         if given.transaction != NO_TRANSACTION:
@@ -487,7 +492,6 @@ class RemoteRead:
             return Result(UNKNOWN_TRANSACTION if is_transactional else usage)
         sids = _sids(call.identity)
         try:
-            await self._ports.cluster.read_barrier()
             outcome = await source.session.numbered(
                 lambda request: Move(request, source.queue_id, given.lookup, target.queue_id, sids)
             )
@@ -519,11 +523,15 @@ class RemoteRead:
         """R_QMEnlistRemoteTransaction: there is no coordinator to enlist with."""
         return Result(NO_DTC)
 
-    def set_user_acknowledgement_class(self, call: Call, given: AcknowledgeIn) -> Result:
+    async def set_user_acknowledgement_class(self, call: Call, given: AcknowledgeIn) -> Result:
         """R_SetUserAcknowledgementClass: only for messages of a transaction; there are none."""
         opened = self._readable(call, given.handle)
         if given.message_class not in ACK_CLASSES:
             return Result(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        try:
+            await self._ports.cluster.read_barrier()
+        except Unavailable:
+            return Result(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         if not self._is_there(opened.queue_id, given.lookup):
             return Result(ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
         return Result(ErrorCode.MQ_ERROR_TRANSACTION_USAGE)

@@ -9,7 +9,7 @@ from qm.rpc.ndr.streams import BadStub
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.queue_formats import NotAName, format_of, text_of
 from qm.rpc.remote_read.interface import REMOTE_READ, Section, StartOut
-from qm.rpc.remote_read.sections import body_place, reader_packet, sections_of
+from qm.rpc.remote_read.sections import Trailing, body_place, reader_packet, sections_of
 from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.packet import write_packet
@@ -118,8 +118,8 @@ def test_a_packet_has_the_headers_of_the_vector_behind_it() -> None:
     plain[32:48] = bytes(16)
     relative = int.from_bytes(plain[12:16], "little") - int.from_bytes(plain[52:56], "little")
     plain[12:16] = relative.to_bytes(4, "little")
-    assert reader_packet(bytes(plain), address="192.0.2.77", subqueue="") == wanted
-    bare = reader_packet(bytes(plain), address="192.0.2.77", subqueue="", with_trailing=False)
+    assert reader_packet(bytes(plain), address="192.0.2.77", trailing=Trailing()) == wanted
+    bare = reader_packet(bytes(plain), address="192.0.2.77", trailing=None)
     assert len(bare) == len(wanted) - 188
 
 
@@ -128,22 +128,24 @@ def test_a_packet_has_the_headers_of_the_vector_behind_it() -> None:
 )
 def test_times_and_addresses_are_the_readers() -> None:
     for relative, absolute in ((60, 1_704_067_460), (0xFFFF_0000, 0xFFFF_FFFE)):
-        packet = reader_packet(stored(time_to_reach_queue=relative), address="", subqueue="")
+        packet = reader_packet(
+            stored(time_to_reach_queue=relative), address="", trailing=Trailing()
+        )
         assert packet[12:16] == absolute.to_bytes(4, "little")
-    six = reader_packet(stored(), address="2001:db8::7", subqueue="")
+    six = reader_packet(stored(), address="2001:db8::7", trailing=Trailing())
     assert six[34:36] == b"\6\0"
     assert six[40:48] == bytes.fromhex("20010db800000000")
     assert six[-16:] == bytes.fromhex("20010db8000000000000000000000007")
-    unknown = reader_packet(stored(), address="", subqueue="")
+    unknown = reader_packet(stored(), address="", trailing=Trailing())
     assert unknown[-28:] == b"\x1c" + bytes(27)
     header = UserHeader(bytes(16), PublicQueueFormatName(bytes(range(16))))
     public = write_packet(UserMessage(header, MessagePropertiesHeader(b"")))
-    assert reader_packet(public, address="10.0.0.1", subqueue="")[32:48] == public[32:48]
+    assert reader_packet(public, address="10.0.0.1", trailing=Trailing())[32:48] == public[32:48]
 
 
 @pytest.mark.spec("RR-3.1.4.7-37", "RR-3.1.4.7-38", "RR-2.2.6-02", "RR-2.2.6-03", "RR-2.2.6-04")
 def test_sections_leave_out_only_body_bytes() -> None:
-    packet = reader_packet(stored(), address="", subqueue="")
+    packet = reader_packet(stored(), address="", trailing=Trailing())
     start, size = body_place(packet)
     assert packet[start : start + size] == b"hello world"
     for body_max in range(11):
@@ -154,7 +156,7 @@ def test_sections_leave_out_only_body_bytes() -> None:
         assert first.size_alloc - first.size == size - body_max
         assert second.size_alloc == second.size
     assert sections_of(packet, 11) == [Section(0, len(packet), len(packet), packet)]
-    empty = reader_packet(stored(b""), address="", subqueue="")
+    empty = reader_packet(stored(b""), address="", trailing=Trailing())
     assert len(sections_of(empty, 0)) == 1
-    bare = reader_packet(stored(b"abc"), address="", subqueue="", with_trailing=False)
+    bare = reader_packet(stored(b"abc"), address="", trailing=None)
     assert [one.kind for one in sections_of(bare, 0)] == [1, 2]  # padding alone

@@ -14,7 +14,7 @@ from qm.rpc.queue_formats import QUEUE_FORMAT, NotAName, WireFormat, format_of, 
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import REMOTE_READ
-from qm.rpc.remote_read.sections import reader_packet
+from qm.rpc.remote_read.sections import Trailing, reader_packet
 from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.packet import write_packet
@@ -100,7 +100,7 @@ def test_names_are_what_their_type_and_suffix_say(
 def test_an_infinite_time_stays_infinite() -> None:
     header = UserHeader(bytes(16), DirectQueueFormatName("OS:h\\q"), sent_time=1_704_067_400)
     made = UserMessage(header, MessagePropertiesHeader(b"body"), time_to_reach_queue=0xFFFF_FFFF)
-    packet = reader_packet(write_packet(made), address="", subqueue="")
+    packet = reader_packet(write_packet(made), address="", trailing=Trailing())
     assert packet[12:16] == b"\xff" * 4
     # ExtensionHeader: its own 12 bytes, and how many follow it.
     at = len(packet) - 188
