@@ -126,7 +126,7 @@ async def send(sender: Client, sent: list[str], count: int) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.spec("RR-OUR-1-02", "RR-OUR-1-08", "RR-OUR-1-09")
+@pytest.mark.spec("RR-OUR-1-02", "RR-OUR-1-08", "RR-OUR-1-09", "RR-OUR-1-10")
 def test_readers_lose_nothing_when_nodes_die_and_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         layout = rpc_layout(tmp_path, RPC)

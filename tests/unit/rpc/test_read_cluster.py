@@ -1,0 +1,163 @@
+"""Remote read where nodes die, leaders change and majorities are missing."""
+
+import asyncio
+
+import pytest
+
+from qm.api.propose import proposer
+from qm.model.queries import find_by_path
+from qm.model.values.commands import ReceiveRun, Selector, SelectorKind
+from qm.rpc.interface import Fault
+from qm.rpc.remote_read import sessions
+from tests.cluster.harness import run
+from tests.unit.api.test_data import PATH
+from tests.unit.api.world import Client, eventually
+from tests.unit.rpc.reading import (
+    PEEK_CURRENT,
+    RECEIVE,
+    RpcWorld,
+    body,
+    rpc_world,
+    with_orders,
+)
+from tests.unit.rpc.test_read_receives import opened_queues
+from tests.unit.rpc.test_remote_read import in_world
+
+UNAVAILABLE, TIMEOUT = 0xC00E000B, 0xC00E001B
+
+
+@pytest.mark.spec("RR-3.1.3-01")
+def test_opens_and_reads_wait_or_fail_while_there_is_no_leader() -> None:
+    async def scenario() -> None:
+        async with rpc_world(3) as made:
+            leader = await made.harness.leader()
+            one, _ = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one")
+            early = await made.reader(one)
+            opened = await early.open()
+            await made.harness.kill(leader.name)
+            late = await made.reader(one)  # whoever leads: it connects and logs on
+            answers = await asyncio.gather(
+                late.open(), early.start(opened, PEEK_CURRENT), return_exceptions=True
+            )
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    assert isinstance(answer, Fault)
+                    assert answer.status == UNAVAILABLE
+
+            async def reads() -> bytes:
+                try:
+                    found = await late.start(await late.open(), PEEK_CURRENT)
+                except Fault as fault:
+                    assert fault.status == UNAVAILABLE
+                    return b""
+                assert found.status in (0, UNAVAILABLE)
+                return body(found) if found.status == 0 else b""
+
+            assert await eventually(reads, bool) == b"one"
+
+    run(scenario())
+
+
+@pytest.mark.spec("RR-OUR-1-05", "RR-OUR-1-06")
+def test_without_a_majority_nothing_is_shown_and_nothing_lent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proposer, "REPEAT_FOR_S", 2.0)
+
+    async def scenario() -> None:
+        async with rpc_world(3) as made:
+            leader = await made.harness.leader()
+            one, other = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one", b"two")
+            reader = await made.reader(one)
+            handle = await reader.open()
+            assert body(await reader.start(handle, PEEK_CURRENT)) == b"one"
+            await made.harness.kill(leader.name)
+            await made.harness.kill(other.name)
+            loop = asyncio.get_running_loop()
+            for action in (PEEK_CURRENT, RECEIVE):
+                begun = loop.time()
+                found = await reader.start(handle, action)
+                assert (found.status, found.sections) == (UNAVAILABLE, None)
+                assert loop.time() - begun < 20
+            for node in (leader, other):
+                await made.harness.restart(node.name)
+            await made.harness.leader()
+            again = await made.reader(await made.harness.leader())
+            theirs = await again.open()
+            # Neither read has taken anything, also once they are decided.
+            assert [await again.receive(theirs) for _ in range(2)] == [b"one", b"two"]
+
+    run(scenario())
+
+
+@pytest.mark.spec("RR-OUR-1-01")
+def test_what_a_dead_node_had_lent_comes_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "LEASE_DEFAULT_MS", 3_000)
+
+    async def scenario() -> None:
+        async with rpc_world(3) as made:
+            await made.harness.leader()
+            one, other = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one")
+            reader = await made.reader(one)
+            lent = await reader.start(await reader.open())
+            elsewhere = await made.reader(other)
+            theirs = await elsewhere.open()
+            assert (await elsewhere.start(theirs, PEEK_CURRENT)).status == TIMEOUT
+            await made.harness.kill(one.name)
+
+            async def seen() -> int:
+                return int((await elsewhere.start(theirs, PEEK_CURRENT)).sequence)
+
+            assert await eventually(seen, bool) == lent.sequence
+            assert await elsewhere.receive(theirs) == b"one"
+
+    run(scenario())
+
+
+@pytest.mark.spec("RR-OUR-1-04")
+def test_a_lend_that_is_proposed_twice_lends_once() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two", b"three")
+        store = (await world.harness.leader()).cluster
+        reader, other = await world.reader(), await world.reader()
+        handle, theirs = await reader.open(), await other.open()
+        opened = next(one for one in opened_queues(world) if one.session.who.name)
+        queue_id = find_by_path(store.view, PATH).queue_id
+        session = opened.session
+        request = session._begin()
+        lend = ReceiveRun(
+            session.client_id,
+            opened.handle,
+            queue_id,
+            request.number,
+            1,
+            request.confirmed_upto,
+            Selector(SelectorKind.FIRST),
+            is_two_phase=True,
+        )
+        for _ in range(3):
+            await store.propose(lend)
+        assert body(await other.start(theirs, PEEK_CURRENT)) == b"two"
+        assert body(await other.start(theirs, request=1)) == b"two"
+        assert body(await other.start(theirs, request=2)) == b"three"
+        del handle
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.1-03")
+def test_there_is_no_port_to_tell_of_while_none_is_open() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        windows = (await world.harness.leader()).service.windows
+        served = windows._remote_read
+        assert served.get_server_port(None, None).port != 0  # type: ignore[arg-type]
+        await windows.stop()
+        assert served.get_server_port(None, None).port == 0  # type: ignore[arg-type]
+
+    in_world(scenario)
