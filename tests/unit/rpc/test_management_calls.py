@@ -91,7 +91,7 @@ async def bind_ack(host: str, port: int, interface: Syntax, *transfers: Syntax) 
     return parse_bind_ack(parse_pdu(head + rest))
 
 
-@pytest.mark.spec("MR-3.1.4-01", "MR-3.1.4-02", "MR-3.1.4-05")
+@pytest.mark.spec("MR-3.1.4-01", "MR-3.1.4-02", "MR-3.1.4-05", "RP-RPCE-3.1.1.5.3.3-01")
 def test_stubs_and_levels_are_judged_before_a_method_is_called() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client)

@@ -243,7 +243,7 @@ def test_names_of_queues_here_are_opened_and_others_refused() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.4.2-20", "RR-3.1.4.2-21")
+@pytest.mark.spec("RR-3.1.4.2-20", "RR-3.1.4.2-21", "RP-RPCE-3.1.1.5.5-01")
 def test_no_queue_that_goes_and_none_that_leads_away_is_opened() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, *[b"x"] * 50)
@@ -285,7 +285,7 @@ def test_what_an_open_looks_at_and_what_it_does_not() -> None:
 # Handles -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RR-2.2.4-01", "RR-2.2.4.1-03", "RR-3.1.4.3-02")
+@pytest.mark.spec("RR-2.2.4-01", "RR-2.2.4.1-03", "RR-3.1.4.3-02", "RP-C706-5.1.6-03")
 def test_a_handle_is_of_one_interface_and_ends_once() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one")
@@ -317,7 +317,9 @@ def test_a_handle_is_of_one_interface_and_ends_once() -> None:
                 assert refused.value.status == MISMATCH, (opnum, bad)
         assert (await reader.start(handle, PEEK_CURRENT)).status == 0
         for one in (handle, moving.handle):
-            assert await reader.close(one) == 0
+            stub = REMOTE_READ.operations[3].takes.marshal(mqrr.Handle(one))
+            closed = await reader.client.raw_call(REMOTE_READ, 3, stub)
+            assert closed == bytes(24), "the handle as twenty zero bytes, and 0"
             with pytest.raises(Fault) as refused:
                 await reader.close(one)
             assert refused.value.status == MISMATCH

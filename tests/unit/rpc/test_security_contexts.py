@@ -101,7 +101,7 @@ def test_level_call_counts_as_packet() -> None:
     assert client.connection.is_closing
 
 
-@pytest.mark.spec("RP-RPCE-2.2.2.11-01")
+@pytest.mark.spec("RP-RPCE-2.2.2.11-01", "RP-RPCE-3.3.1.5.2.1-05")
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -162,6 +162,7 @@ def test_after_a_failed_auth3_no_request_is_taken() -> None:
     assert client.connection.is_closing
 
 
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-07")
 def test_a_call_is_verified_by_the_context_of_its_first_fragment() -> None:
     client = bound()
     first, _ = client.logged_on(1), client.logged_on(2)
@@ -176,6 +177,7 @@ def test_a_call_is_verified_by_the_context_of_its_first_fragment() -> None:
     assert parse_fault(fault) == PROTOCOL_ERROR
 
 
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-07")
 @pytest.mark.parametrize("flags", [PduFlag.FIRST, PduFlag.LAST])
 def test_a_fragment_signed_by_another_context_ends_the_connection(flags: int) -> None:
     client = bound()
@@ -185,6 +187,7 @@ def test_a_fragment_signed_by_another_context_ends_the_connection(flags: int) ->
     assert client.connection.is_closing
 
 
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-07")
 def test_a_call_that_is_protected_in_part_ends_the_connection() -> None:
     client = bound()
     first = client.logged_on()

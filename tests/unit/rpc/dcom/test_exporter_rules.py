@@ -1,0 +1,74 @@
+"""Rules of exported objects and of serialized types, each where it could be broken alone."""
+
+import secrets
+import struct
+
+import pytest
+
+from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.runtime.exporter import Exporter
+from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
+from qm.rpc.dcom.runtime.properties import _deserialized, serialized
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import U8, U32, Array, Unique
+from tests.unit.rpc.dcom.test_references import (
+    ALICE,
+    BOB,
+    HERE,
+    Everything,
+    Made,
+    Thing,
+)
+
+COUNT = 200
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.1-03")
+def test_numbers_of_objects_are_random_and_come_once() -> None:
+    seen: set[object] = set()
+    for _ in range(2):
+        exporter = Exporter(3, Everything(), lambda *_: None, secrets.token_bytes)
+        for _ in range(COUNT):
+            ref = exporter.export(Thing(), IID_IUNKNOWN, ALICE, HERE, 0.0)
+            assert not {ref.oid, ref.ipid} & seen
+            seen |= {ref.oid, ref.ipid}
+            pointer = exporter.pointer(ref.ipid, ALICE, 0.0)
+            exporter.release(pointer, pointer.public, pointer.private)
+    low = {one & 0xFFFF_FFFF for one in seen if isinstance(one, int)}
+    assert len(low) > COUNT, "they are no counters"
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.6.1.3-04")
+def test_references_are_released_by_their_client_alone() -> None:
+    made, thing = Made(), Thing()
+    ref = made.export(thing)
+    made.exporter.add_refs(made.pointer(ref), 0, 2)
+    with pytest.raises(ComError) as refused:
+        made.pointer(ref, BOB)
+    assert refused.value.status == Hresult.E_ACCESSDENIED
+    pointer = made.pointer(ref)
+    assert pointer.private == 2
+    made.exporter.release(pointer, pointer.public, 1)
+    assert made.released == []
+    made.exporter.release(pointer, 0, 1)
+    assert made.released == [thing]
+
+
+@pytest.mark.spec("RP-RPCE-2.2.6.1-01", "RP-RPCE-2.2.6.2-01", "RP-RPCE-2.2.6.2-02")
+def test_a_serialized_type_has_two_headers_and_its_own_alignment() -> None:
+    for count in range(9):
+        raw = serialized(Unique(Array(U8, 100)), list(range(count)))
+        assert raw[:8] == bytes.fromhex("01100800cccccccc")
+        length, filler = struct.unpack_from("<II", raw, 8)
+        assert (length % 8, filler) == (0, 0)
+        assert length == len(raw) - 16
+        # A pointer and a count, from the first byte behind the headers on.
+        assert struct.unpack_from("<I", raw, 20) == (count,)
+        assert raw[24 : 24 + count] == bytes(range(count))
+        for at in range(5):
+            shifted = b"x" * at + raw
+            assert _deserialized(Unique(Array(U8, 100)), shifted[at:]) == list(range(count))
+    raw = serialized(U32, 7)
+    for bad in (b"\2" + raw[1:], raw[:1] + b"\0" + raw[2:], raw[:8] + b"\x10" + raw[9:], raw[:-4]):
+        with pytest.raises((BadStub, struct.error)):
+            _deserialized(U32, bad)
