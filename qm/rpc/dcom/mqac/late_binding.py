@@ -17,8 +17,8 @@ from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.classes import late_bound
 from qm.rpc.dcom.mqac.definitions import Method, definitions
-from qm.rpc.dcom.mqac.members import BODY, Done, Refusal, inputs
-from qm.rpc.dcom.mqac.values import MISSING, Find, body_of, python_of
+from qm.rpc.dcom.mqac.members import BODY, Done, Refusal, argument_of, inputs
+from qm.rpc.dcom.mqac.values import MISSING, Find
 from qm.wire.guid import Guid
 
 SOURCE: Final = "MSMQ"
@@ -105,18 +105,16 @@ def bound(table: Table, late: LateCall, find: Find) -> tuple[Method, list[Any]]:
     wanted = inputs(method)
     late.places = _places(method, late, len(values), len(wanted))
     found: list[Any] = []
-    for parameter, place in enumerate(late.places):
+    for number, (parameter, place) in enumerate(zip(wanted, late.places, strict=True)):
+        if place < 0:
+            found.append(MISSING)
+            continue
         try:
-            if place < 0:
-                found.append(MISSING)
-            elif method.name == BODY:
-                found.append(body_of(values[place]))
-            else:
-                found.append(python_of(values[place], find))
+            found.append(argument_of(method, parameter, values[place], find))
         except ComError as error:
             is_body = method.name == BODY
             status = error.status if is_body else Hresult.DISP_E_TYPEMISMATCH
-            raise Refusal(status, parameter) from error
+            raise Refusal(status, number) from error
     return method, found
 
 

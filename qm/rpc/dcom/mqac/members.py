@@ -10,11 +10,20 @@ import msgspec
 
 from qm.client.errors import ClientError, MqError
 from qm.client.mqac.message import MSMQMessage
+from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import Method, Parameter
 from qm.rpc.dcom.mqac.enumerator import Enumerator
 from qm.rpc.dcom.mqac.threads import WouldWait
-from qm.rpc.dcom.mqac.values import MISSING, Misfit, fitted
+from qm.rpc.dcom.mqac.values import (
+    MISSING,
+    Find,
+    Misfit,
+    body_of,
+    fitted,
+    python_of,
+    transaction_of,
+)
 
 logger: Final = logging.getLogger(__name__)
 
@@ -31,6 +40,7 @@ _BYTES: Final = frozenset(
 )
 """Properties that hold bytes; an empty variant means none."""
 BODY: Final = "Body"
+_TRANSACTION: Final = "Transaction"
 
 
 class Refusal(Exception):
@@ -60,6 +70,15 @@ def inputs(method: Method) -> list[Parameter]:
 def outputs(method: Method) -> list[Parameter]:
     """Return the [out] parameters."""
     return [one for one in method.parameters if one.is_out]
+
+
+def argument_of(method: Method, parameter: Parameter, variant: Variant | None, find: Find) -> Any:
+    """Return an argument as a Python value. Raises ComError."""
+    if method.name == BODY:
+        return body_of(variant)
+    if parameter.name == _TRANSACTION:
+        return transaction_of(variant, find)
+    return python_of(variant, find)
 
 
 def prepared(facet: Any, method: Method, values: Sequence[Any]) -> Callable[[], Any]:

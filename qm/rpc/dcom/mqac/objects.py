@@ -30,6 +30,7 @@ from qm.rpc.dcom.mqac.members import (
     BODY,
     Done,
     Refusal,
+    argument_of,
     executed,
     inputs,
     is_immediate,
@@ -39,9 +40,7 @@ from qm.rpc.dcom.mqac.members import (
 )
 from qm.rpc.dcom.mqac.threads import Threads, Work, WouldWait
 from qm.rpc.dcom.mqac.values import (
-    body_of,
     body_variant,
-    python_of,
     scalar_of,
     variant_of,
 )
@@ -97,7 +96,7 @@ class Objects:
         """Return an argument of the vtable as a Python value. Raises ComError."""
         if parameter.type.startswith("VARIANT") and parameter.type != "VARIANT_BOOL":
             find = partial(self.find, call)
-            return body_of(raw) if method.name == BODY else python_of(raw, find)
+            return argument_of(method, parameter, raw, find)
         if parameter.type == "BSTR":
             return raw or ""
         if parameter.type in ("REFIID", "BOID*") or not isinstance(raw, bytes):

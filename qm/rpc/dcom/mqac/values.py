@@ -33,6 +33,18 @@ _BODY_NUMBERS: Final = frozenset(
         VarType.R8,
     }
 )
+_TRANSACTION_NUMBERS: Final = frozenset(
+    {
+        VarType.I1,
+        VarType.UI1,
+        VarType.I2,
+        VarType.UI2,
+        VarType.I4,
+        VarType.UI4,
+        VarType.INT,
+        VarType.UINT,
+    }
+)
 _AS_UI8: Final = frozenset({"BytesInQueue", "BytesInJournal"})
 _AS_I8: Final = frozenset({"BytesInAllQueues", "Handle2", "Handle"})
 _STRINGS: Final = frozenset({"ActiveQueues", "PrivateQueues", "NextHops"})
@@ -103,6 +115,19 @@ def date_of_days(days: float) -> datetime:
         return DATE_EPOCH + days * _DAY
     except (OverflowError, ValueError):
         raise ComError(Hresult.E_INVALIDARG, f"{days} is no date") from None
+
+
+def transaction_of(variant: Variant | None, find: Find) -> Any:
+    """Return a Transaction: an object or an MQTRANSACTION. Raises ComError E_INVALIDARG."""
+    variant = settled_variant(variant)
+    base = variant.vt & ~BYREF
+    is_omitted = base in (VarType.EMPTY, VarType.NULL) or (
+        base == VarType.ERROR and variant.value == Hresult.DISP_E_PARAMNOTFOUND
+    )
+    # AC-A56: the document has VT_I4 alone, but a script's literal is as wide as it needs to be.
+    if not is_omitted and base != VarType.DISPATCH and base not in _TRANSACTION_NUMBERS:
+        raise ComError(Hresult.E_INVALIDARG, f"VT {variant.vt:#x} cannot be a transaction")
+    return python_of(variant, find)
 
 
 def body_of(variant: Variant | None) -> Any:
