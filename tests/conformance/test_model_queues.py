@@ -223,6 +223,10 @@ def test_attributes_are_published_or_kept(world: World) -> None:
         assert (record.label, record.quota, record.journaling) == ("new", 77, True)
         assert (record.create_time, record.modify_time) == (NOW_S, NOW_S + 3)
         assert record.scope is QueueScope.ENTERPRISE
+    for queue_id in kept:
+        refused = set_queue(world, queue_id, scope=int(QueueScope.SITE))
+        assert refused == ErrorCode.MQ_ERROR_ILLEGAL_PROPID
+        assert world.record(queue_id).scope is QueueScope.ENTERPRISE
     published = in_directory(world, kept[public].identifier)
     assert published is not None
     assert published.keys() >= PUBLISHED

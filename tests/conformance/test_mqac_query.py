@@ -196,6 +196,7 @@ def test_the_earlier_lookup_has_no_multicast_addresses(service: MSMQService) -> 
     assert labels(query.LookupQueue_v2(guid)) == ["apple"]
     assert labels(query.LookupQueue_v2(guid, Label="banana")) == []
     assert labels(query.LookupQueue_v2(ServiceTypeGuid=TYPES[1])) == ["banana"]
+    assert labels(query.LookupQueue_v2(Label="banana")) == ["banana"]
     for each, found in BY_RELATION.items():
         assert labels(query.LookupQueue_v2(Label="banana", RelLabel=each)) == found
     later = RELOPS.REL_GE

@@ -100,7 +100,7 @@ def test_what_a_send_fills_in(way: Way, service: MSMQService) -> None:
     assert found.Id == message.Id != b""
 
 
-@pytest.mark.spec("AC-3.17.4.1.48-18", "AC-3.17.4.1.48-19")
+@pytest.mark.spec("AC-3.17.4.1.48-18", "AC-3.17.4.1.48-19", "DM-3.1.1.12-02")
 def test_a_send_gives_a_new_id_and_names_the_destination(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
     ids = []
@@ -109,7 +109,9 @@ def test_a_send_gives_a_new_id_and_names_the_destination(way: Way, service: MSMQ
         ids.append(message.Id)
         assert way.next().Id == message.Id
     assert len(set(ids)) == 3
+    # An OBJECTID: the queue manager's own GUID, then a number that it gives once.
     assert {len(each) for each in ids} == {20}
+    assert {each[:16] for each in ids} == {service.manager.identifier}
     info = message.DestinationQueueInfo
     assert info is not None
     assert info.FormatName == way.info.FormatName

@@ -144,7 +144,7 @@ def test_priority_is_0_to_7_and_0_in_transactions() -> None:
     assert effective_priority(peek_head(claims_7, 0)) == 0
 
 
-@pytest.mark.spec("MQ-2.2.19.1-08", "MQ-2.2.19.1-09", "MQ-2.2.19.1-19")
+@pytest.mark.spec("MQ-2.2.19.1-08", "MQ-2.2.19.1-09", "MQ-2.2.19.1-19", "QB-3.1.5.1.1-04")
 def test_internal_packets_have_in_and_no_time_limit() -> None:
     for number, packet in enumerate(INTERNAL):
         changed = msgspec.structs.replace(packet, priority=5 - number, base_reserved=0xA0 + number)

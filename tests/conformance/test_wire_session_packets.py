@@ -349,7 +349,7 @@ def test_order_ack_packet() -> None:
     assert raised.value.field == "UserHeader.DestinationQueue"
 
 
-@pytest.mark.spec("QB-2.2.4-04")
+@pytest.mark.spec("QB-2.2.4-04", "QB-2.2.5-02")
 @pytest.mark.parametrize("address", ["192.0.2.20", "2001:db8::5"])
 def test_acknowledgments_to_an_address(address: str) -> None:
     name = f"TCP:{address}\\PRIVATE$\\order_queue$"

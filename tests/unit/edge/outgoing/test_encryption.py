@@ -38,7 +38,7 @@ from qm.wire.codes import ErrorCode, is_failure
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
 from qm.wire.enums import EncryptionAlgorithm as Algorithm
 from qm.wire.headers.message_properties import write_message_properties_header
-from qm.wire.headers.security_header import SecurityHeader, parse_provider_info
+from qm.wire.headers.security_header import SENDER_ID_SID, SecurityHeader, parse_provider_info
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.public_key import (
     MqdsPublicKey,
@@ -47,6 +47,7 @@ from qm.wire.structures.public_key import (
 )
 from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
 from tests.unit.edge.outgoing.world import PEER_GUID, one_peer, run, settled, until
+from tests.unit.edge.security.people import ALICE
 from tests.unit.model.world import World, packet, request
 from tests.unit.node.config.test_loading import SOUND
 
@@ -154,9 +155,13 @@ def test_who_does_not_ask_for_it_is_never_encrypted() -> None:
             for algorithm in EncryptionAlgorithm:
                 cluster.send(TO_PEER, properties=private(PrivacyLevel.NONE, algorithm))
             count = len(EncryptionAlgorithm)
-            await until(lambda: len(peer.taken) == count)
-            assert peer.bodies == [*range(count)]
-            assert [message.security for message in peer.taken] == [None] * count
+            # A signed one has the header whose EB could say that it was.
+            signed = SecurityHeader(SENDER_ID_SID, security_id=ALICE, signature=bytes(range(64)))
+            cluster.send(TO_PEER, properties=private(PrivacyLevel.NONE), security=signed)
+            await until(lambda: len(peer.taken) == count + 1)
+            assert peer.bodies == [*range(count + 1)]
+            assert [message.security for message in peer.taken] == [None] * count + [signed]
+            assert not signed.is_body_encrypted
 
     run(scenario())
 

@@ -86,6 +86,7 @@ def test_a_registered_sender_is_known_by_its_signature(
     desk: Desk, version: SignatureVersion
 ) -> None:
     facts = desk.facts(signed(plain(), version))
+    assert not facts.was_encrypted
     assert facts == replace(
         PLAIN,
         sender_sids=(ALICE,),
@@ -238,6 +239,29 @@ def test_bodies_are_decrypted_before_signatures_are_verified(
     assert not security.is_body_encrypted
     assert security.encryption_key
     assert desk.message.properties.privacy_level == level
+
+
+@pytest.mark.spec("MQ-2.2.20.6-06")
+@pytest.mark.parametrize("level", PrivacyLevel)
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_a_body_without_eb_is_as_it_came(desk: Desk, level: PrivacyLevel, is_signed: bool) -> None:
+    """Whatever PrivacyLevel says, and though the header has a key that would open it."""
+    clear = replace(plain(), properties=replace(plain().properties, privacy_level=level))
+    sealed = encrypted(clear, desk.own).security
+    assert sealed is not None
+    security = SecurityHeader(
+        SENDER_ID_SID,
+        security_id=ALICE,
+        sender_cert=certificate(),
+        encryption_key=sealed.encryption_key,
+    )
+    given = signed(clear, security=security) if is_signed else replace(clear, security=security)
+    facts = desk.facts(given)
+    assert (facts.was_encrypted, facts.decryption_failed) == (False, False)
+    assert facts.signature is (SignatureFact.VALID if is_signed else SignatureFact.ABSENT)
+    assert desk.message.properties.message_body == plain().properties.message_body
+    assert desk.message.security is not None
+    assert not desk.message.security.is_body_encrypted
 
 
 def _garbled(message: UserMessage) -> UserMessage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qm.rpc.dcom.automation.dispatch import InvokeFlag, arguments_of
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.interface import Fault
 from qm.rpc.pdu.codes import FaultStatus
@@ -23,7 +24,10 @@ def test_a_script_creates_a_queue_sends_and_receives() -> None:
             await info.call("Refresh")
             assert await info.get("Label") == "incoming orders"
             sent = await program.send("hello", "greeting")
-            assert len(await sent.get("Id")) == 20
+            result, *_, status = await sent.invoke("Id", InvokeFlag.PROPERTYGET, arguments_of([]))
+            assert (status, result.vt) == (0, 0x2011), "VT_ARRAY | VT_UI1"
+            assert len(result.value.items) == 20
+            assert await sent.get("Id") == result.value.items
             queue = await program.opened(RECEIVE)
             message = await queue.call("Receive", ReceiveTimeout=1000)
             assert await message.get("Body") == "hello"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, REFERENCES_MAX, UNPINGED_MAX_S
-from qm.rpc.dcom.runtime.exporter import REFS_GIVEN, Exporter, Owner, Pointer, node_of
+from qm.rpc.dcom.runtime.exporter import REFS_GIVEN, Classes, Exporter, Owner, Pointer, node_of
 from qm.rpc.dcom.runtime.identifiers import (
     CLSID_INSTANCE,
     CLSID_INSTANTIATION,
@@ -304,12 +304,12 @@ class Thing:
 
 
 class Made:
-    def __init__(self, node: int = 3) -> None:
+    def __init__(self, node: int = 3, classes: Classes | None = None) -> None:
         numbers = itertools.count(1)
         self.released: list[Any] = []
         self.exporter = Exporter(
             node,
-            Everything(),
+            classes or Everything(),
             lambda target, _: self.released.append(target),
             lambda size: next(numbers).to_bytes(size, "little"),
         )
@@ -340,6 +340,39 @@ def test_the_last_release_ends_it_and_more_do_no_harm() -> None:
     assert made.released == [thing]
     made.exporter.release(pointer, 1, 1)
     assert made.released == [thing]
+
+
+class TwoFaced(Everything):
+    """Every object has another interface besides IUnknown, by itself."""
+
+    def facet(self, target: Any, wanted: bytes) -> Any:
+        return target if wanted in (IID_IUNKNOWN, iid("IMSMQQueue")) else None
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.6.1.3-02")
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_interface_that_is_released_leaves_the_object_its_other_one(first: int) -> None:
+    made, thing = Made(classes=TwoFaced()), Thing()
+    refs = [
+        made.exporter.export(thing, one, ALICE, HERE, 0.0)
+        for one in (IID_IUNKNOWN, iid("IMSMQQueue"))
+    ]
+    assert refs[0].oid == refs[1].oid
+    assert refs[0].ipid != refs[1].ipid
+    gone, left = refs[first], refs[1 - first]
+    made.exporter.release(made.pointer(gone), REFS_GIVEN, 0)
+    assert made.released == []
+    with pytest.raises(ComError) as disconnected:
+        made.pointer(gone)
+    assert disconnected.value.status == Hresult.RPC_E_DISCONNECTED
+    assert made.pointer(left).facet is thing
+    assert made.exporter.resolve(left, ALICE) is thing
+    made.exporter.release(made.pointer(left), REFS_GIVEN, 0)
+    assert made.released == [thing]
+    with pytest.raises(ComError) as disconnected:
+        made.pointer(left)
+    assert disconnected.value.status == Hresult.RPC_E_DISCONNECTED
+    assert made.exporter.resolve(left, ALICE) is None
 
 
 def test_references_have_a_limit() -> None:

@@ -196,7 +196,7 @@ def test_an_application_tells_of_its_queue_manager() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("AC-3.3.4.1.9-04")
+@pytest.mark.spec("AC-3.3.4.1.9-04", "AC-3.3.1-02")
 def test_a_management_object_becomes_what_its_queue_is() -> None:
     async def scenario() -> None:
         async with dcom_world() as world:
@@ -218,6 +218,20 @@ def test_a_management_object_becomes_what_its_queue_is() -> None:
             assert await management.get("JournalMessageCount") == 0
             found = await slot(management, "IMSMQQueueManagement", "EodGetReceiveInfo", "method")
             assert found.vt == ARRAY | VarType.VARIANT
+            far = r"DIRECT=OS:far\private$\orders"
+            info = await program.create("MSMQQueueInfo")
+            await info.put("FormatName", far)
+            message = await program.create("MSMQMessage")
+            await message.call("Send", await info.call("Open", SEND, 0))
+            sending = await program.create("MSMQManagement")
+            await sending.call("Init", FormatName=far)
+            (local, outgoing) = await program.server.query(
+                sending.ref.ipid, iid("IMSMQQueueManagement"), iid("IMSMQOutgoingQueueManagement")
+            )
+            assert local == Hresult.E_NOINTERFACE
+            assert isinstance(outgoing, Objref)
+            assert outgoing.iid == iid("IMSMQOutgoingQueueManagement")
+            assert (await slot(sending, "IMSMQOutgoingQueueManagement", "State")) in range(1, 9)
             program.close()
 
     run(scenario())
