@@ -16,6 +16,7 @@ from qm.client.mqac.constants import (
 )
 from qm.client.mqac.manager import Management
 from qm.client.mqac.object_factory import ObjectFactory
+from qm.client.mqac.variant import VT_I4, VT_UI4, VT_UI8, TypedInt
 from qm.names.guid import guid_text
 from qm.wire.codes import ErrorCode
 from qm.wire.rpc.property_id import QueueManagementProperty as Property
@@ -57,15 +58,16 @@ _SEQUENCES: Final[Mapping[str, Property]] = {
     "EodLastNonAck": Property.EOD_LAST_NON_ACK,
     "EodNextSeq": Property.EOD_NEXT_SEQ,
 }
-_NUMBERS: Final[Mapping[str, Property]] = {
-    "EodLastAckTime": Property.EOD_LAST_ACK_TIME,
-    "EodLastAckCount": Property.EOD_LAST_ACK_COUNT,
-    "EodNoReadCount": Property.EOD_NO_READ_COUNT,
-    "EodNoAckCount": Property.EOD_NO_ACK_COUNT,
-    "EodResendTime": Property.EOD_RESEND_TIME,
-    "EodResendInterval": Property.EOD_RESEND_INTERVAL,
-    "EodResendCount": Property.EOD_RESEND_COUNT,
+_NUMBERS: Final[Mapping[str, tuple[Property, int]]] = {
+    "EodLastAckTime": (Property.EOD_LAST_ACK_TIME, VT_I4),
+    "EodLastAckCount": (Property.EOD_LAST_ACK_COUNT, VT_UI4),
+    "EodNoReadCount": (Property.EOD_NO_READ_COUNT, VT_UI4),
+    "EodNoAckCount": (Property.EOD_NO_ACK_COUNT, VT_UI4),
+    "EodResendTime": (Property.EOD_RESEND_TIME, VT_I4),
+    "EodResendInterval": (Property.EOD_RESEND_INTERVAL, VT_UI4),
+    "EodResendCount": (Property.EOD_RESEND_COUNT, VT_UI4),
 }
+"""With their types [MC-MQAC 2.2.4.2]."""
 
 _T = TypeVar("_T")
 
@@ -205,10 +207,10 @@ class MSMQQueueManagement(MSMQManagement):
                 {
                     "QueueFormatName": name,
                     "SenderID": guid_text(sender),
-                    "SeqID": sequence,
-                    "SeqNo": number,
-                    "LastAccessTime": accessed,
-                    "RejectCount": rejects,
+                    "SeqID": TypedInt(sequence, VT_UI8),
+                    "SeqNo": TypedInt(number, VT_I4),
+                    "LastAccessTime": TypedInt(accessed, VT_I4),
+                    "RejectCount": TypedInt(rejects, VT_I4),
                 }
             )
             for name, sender, sequence, number, accessed, rejects in zip(*columns, strict=True)
@@ -234,8 +236,8 @@ class MSMQOutgoingQueueManagement(MSMQManagement):
     def EodGetSendInfo(self) -> MSMQCollection:
         """Return what is known of its transactional messages; all of it, or the first error."""
         values: dict[str, Any] = {}
-        for name, property_id in _NUMBERS.items():
-            values[name] = self.read(property_id)
+        for name, (property_id, vartype) in _NUMBERS.items():
+            values[name] = TypedInt(self.read(property_id), vartype)
         for name, property_id in _SEQUENCES.items():
             values[name] = _sequence(self.read(property_id))
         return MSMQCollection(values)
@@ -263,4 +265,10 @@ def _known(table: Mapping[str, _T], text: str) -> _T:
 
 def _sequence(info: bytes) -> MSMQCollection:
     identifier, number, previous = _SEQUENCE_INFO.unpack(info)
-    return MSMQCollection({"SeqID": identifier, "SeqNo": number, "PrevNo": previous})
+    return MSMQCollection(
+        {
+            "SeqID": TypedInt(identifier, VT_UI8),
+            "SeqNo": TypedInt(number, VT_I4),
+            "PrevNo": TypedInt(previous, VT_I4),
+        }
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from struct import Struct, error
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -66,6 +66,18 @@ class Typed(msgspec.Struct, frozen=True):
 
     vartype: int
     value: Any
+
+
+class TypedInt(int):
+    """An integer whose VARTYPE the document names, whatever its value."""
+
+    vartype: int
+
+    def __new__(cls, value: int, vartype: int) -> Self:
+        """`vartype`: VT_I4, VT_UI4, VT_UI8 or another one of integers."""
+        made = super().__new__(cls, value)
+        made.vartype = vartype
+        return made
 
 
 class PersistedObject(msgspec.Struct, frozen=True):

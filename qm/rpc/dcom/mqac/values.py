@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from qm.client.mqac.variant import DATE_EPOCH, PersistedObject, Typed
+from qm.client.mqac.variant import DATE_EPOCH, PersistedObject, Typed, TypedInt
 from qm.rpc.dcom.automation.variant import SafeArray, Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
@@ -180,7 +180,7 @@ def variant_of(value: Any, export: Export, name: str = "") -> Variant:
         case bool():
             return Variant(VarType.BOOL, _TRUE if value else 0)
         case int():
-            return _integer(int(value), name)
+            return _integer(value, name)
         case float():
             return Variant(VarType.R8, value)
         case Decimal():
@@ -196,7 +196,17 @@ def variant_of(value: Any, export: Export, name: str = "") -> Variant:
     return export(value)
 
 
+def _typed(value: TypedInt) -> Variant:
+    # What is too large for VT_I4 is told by its bits.
+    if value.vartype == VarType.I4:
+        return Variant(VarType.I4, signed(value, _U32_MODULUS))
+    return Variant(value.vartype, int(value))
+
+
 def _integer(value: int, name: str) -> Variant:
+    if isinstance(value, TypedInt):
+        return _typed(value)
+    value = int(value)  # an enumeration's, too
     if name in _AS_UI8:
         return Variant(VarType.UI8, value)
     if name in _AS_I8:

@@ -22,6 +22,7 @@ from qm.rpc.dcom.client import Logon, Server
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.values import MISSING, python_of, variant_of
+from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, NULL
 from qm.rpc.dcom.runtime.objref import Objref, parse_objref, write_objref
 from qm.rpc.security.ntlm import NtlmClient
@@ -153,6 +154,20 @@ class Late:
 
     async def release(self) -> None:
         await self.server.release(self.ref)
+
+
+async def slot(late: Late, interface: str, name: str, kind: str = "get", *values: Any) -> Any:
+    """Call a slot of an interface of an object; its only result."""
+    (ref,) = await late.server.query(late.ref.ipid, iid(interface))
+    assert isinstance(ref, Objref), ref
+    method = next(
+        one for one in definitions().methods(interface) if (one.name, one.kind) == (name, kind)
+    )
+    served = object_interfaces()[ref.iid]
+    *found, status = await late.server.call(ref.ipid, served, method.opnum, values)
+    if status & FAILURE:
+        raise ComError(status)
+    return found[0] if found else None
 
 
 async def eventually(check: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:

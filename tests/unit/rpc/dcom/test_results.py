@@ -11,7 +11,6 @@ from qm.rpc.dcom.automation.dispatch import IENUMVARIANT, InvokeFlag, arguments_
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
-from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.identifiers import IID_IENUMVARIANT
 from qm.rpc.dcom.runtime.objref import Objref, parse_objref
@@ -25,21 +24,8 @@ from tests.unit.rpc.dcom.scripts import (
     Program,
     dcom_world,
     iid,
+    slot,
 )
-
-
-async def slot(late: Late, interface: str, name: str, kind: str = "get", *values: Any) -> Any:
-    """Call a slot of an interface of an object; its only result."""
-    (ref,) = await late.server.query(late.ref.ipid, iid(interface))
-    assert isinstance(ref, Objref), ref
-    method = next(
-        one for one in definitions().methods(interface) if (one.name, one.kind) == (name, kind)
-    )
-    served = object_interfaces()[ref.iid]
-    *found, status = await late.server.call(ref.ipid, served, method.opnum, values)
-    if status & 0x8000_0000:
-        raise ComError(status)
-    return found[0] if found else None
 
 
 async def received(program: Program) -> tuple[Late, Late, Late]:
