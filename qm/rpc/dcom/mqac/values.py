@@ -143,7 +143,7 @@ def body_of(variant: Variant | None) -> Any:
         return Typed(vt, variant.value)
     if vt in (VarType.BSTR, VarType.BOOL, VarType.CY, VarType.DATE):
         return python_of(variant, _no_objects)
-    # A server without COM cannot have foreign objects persist themselves.
+    # AC-A57: a server without COM cannot have foreign objects persist themselves.
     raise ComError(Hresult.E_INVALIDARG, f"VT {vt:#x} cannot be a body")
 
 

@@ -6,20 +6,27 @@ over DCOM gets is asserted here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from qm.client.mqac.constants import OLE_E_BLANK
+from qm.client.mqac.variant import TypedInt
 from qm.names.guid import guid_text
 from qm.rpc.dcom.automation.dispatch import IENUMVARIANT, InvokeFlag, arguments_of
-from qm.rpc.dcom.automation.variant import Variant
-from qm.rpc.dcom.automation.vartypes import ARRAY, VarType
+from qm.rpc.dcom.automation.variant import Variant, array_of
+from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.mqac.values import variant_of
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IENUMVARIANT
-from qm.rpc.dcom.runtime.objref import Objref, parse_objref
+from qm.rpc.dcom.runtime.objref import Objref, parse_objref, write_objref
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
 from tests.cluster.messages import batch
 from tests.unit.model.world import PEER
 from tests.unit.rpc.dcom.scripts import (
+    OMITTED,
+    PRIVATE,
     RECEIVE,
     SEND,
     DcomWorld,
@@ -33,6 +40,7 @@ from tests.unit.rpc.dcom.scripts import (
 ORDERS = r"DIRECT=OS:QUORATE\private$\orders"
 FAR = r"DIRECT=TCP:127.255.255.254\private$\orders"
 DEAD_LETTERS = r"DIRECT=OS:QUORATE\SYSTEM$;DEADLETTER"
+DAY_1970, DAY_2020 = 25_569.0, 43_831.0
 GET = InvokeFlag.PROPERTYGET | InvokeFlag.METHOD
 
 
@@ -178,6 +186,348 @@ def test_what_is_known_of_messages_to_another_queue_manager() -> None:
             assert await slot(management, outgoing, "State") == on_hold
             await slot(management, outgoing, "Resume", "method")
             assert await slot(management, outgoing, "State") != on_hold
+            program.close()
+
+    run(scenario())
+
+
+def test_what_is_too_large_for_its_type_is_told_by_its_bits() -> None:
+    def nothing(_: Any) -> Variant:
+        raise AssertionError
+
+    assert variant_of(TypedInt(0xFFFF_FFFF, VarType.I4), nothing) == Variant(VarType.I4, -1)
+    assert variant_of(TypedInt(1 << 63, VarType.UI8), nothing) == Variant(VarType.UI8, 1 << 63)
+
+
+@pytest.mark.spec("AC-3.3.4.1.9-01", "AC-3.4.4.1.2-01", "AC-3.4.3-01", "AC-3.4.3-02")
+def test_bytes_are_counted_in_64_bits_once_a_queue_is_known_to_be_local() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            info = await program.queue_info()
+            await info.put("Journal", 1)
+            await info.call("Create")
+            await program.send("body")
+            queue = await program.opened(RECEIVE)
+            local, outgoing = iid("IMSMQQueueManagement"), iid("IMSMQOutgoingQueueManagement")
+            management = await program.create("MSMQManagement")
+            for wanted in (local, outgoing):
+                found = await program.server.query(management.ref.ipid, wanted)
+                assert found == [Hresult.E_NOINTERFACE], "it stands for no queue yet"
+            await management.call("Init", FormatName=ORDERS)
+            (ref,) = await program.server.query(management.ref.ipid, local)
+            assert isinstance(ref, Objref)
+            held = await slot(management, "IMSMQManagement", "BytesInQueue")
+            assert (held.vt, held.value > 0) == (VarType.UI8, True)
+            journal = await slot(management, "IMSMQQueueManagement", "BytesInJournal")
+            assert journal == Variant(VarType.UI8, 0)
+            await queue.call("Receive", ReceiveTimeout=0)
+            assert await invoked(management, "BytesInQueue") == Variant(VarType.UI8, 0)
+            journal = await slot(management, "IMSMQQueueManagement", "BytesInJournal")
+            assert (journal.vt, journal.value > 0) == (VarType.UI8, True)
+            message = await program.create("MSMQMessage")
+            await message.call("Send", await (await named(program, FAR)).call("Open", SEND, 0))
+            sending = await managed(program, FAR)
+            assert await program.server.query(sending.ref.ipid, local) == [Hresult.E_NOINTERFACE]
+            program.close()
+
+    run(scenario())
+
+
+# Queue managers and queues ---------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "AC-3.2.4.2.6-01", "AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.4-01", "AC-3.2.4.3.5-01"
+)
+def test_properties_of_the_queue_manager() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            info = await program.queue_info()
+            await info.call("Create")
+            await program.send("body")
+            queue = await program.opened(RECEIVE)
+            application = await program.create("MSMQApplication")
+            newest = "IMSMQApplication3"
+            for name in ("IsDsEnabled", "IsConnected"):
+                assert await slot(application, newest, name) in (0, -1)
+                assert (await invoked(application, name)).vt == VarType.BOOL
+            active = await slot(application, newest, "ActiveQueues", "method")
+            private = await slot(application, newest, "PrivateQueues")
+            for found in (active, private):
+                assert found.vt == ARRAY | VarType.BSTR
+            assert await info.get("FormatName") in active.value.items
+            assert any(one.casefold().endswith(r"\orders") for one in private.value.items)
+            total = await slot(application, newest, "BytesInAllQueues")
+            assert (total.vt, total.value > 0) == (VarType.I8, True)
+            await queue.call("Close")
+            await application.put("Machine", "QUORATE")
+            with pytest.raises(ComError) as remote:
+                await slot(application, newest, "IsDsEnabled")
+            assert remote.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec(
+    "AC-3.10.4.1.10-02",
+    "AC-3.10.4.1.19-01",
+    "AC-3.10.4.1.20-01",
+    "AC-3.10.4.1.35-01",
+    "AC-3.10.4.1.36-01",
+)
+def test_properties_of_a_queue() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            info = await program.queue_info()
+            await info.call("Create", True, True)
+            newest = "IMSMQQueueInfo4"
+            for name in ("IsTransactional", "IsWorldReadable"):
+                assert await slot(info, newest, name) == 1
+                assert await invoked(info, name) == Variant(VarType.I2, 1)
+                assert await slot(info, newest, f"{name}2") == -1
+                assert await invoked(info, f"{name}2") == Variant(VarType.BOOL, 0xFFFF)
+            for name in ("CreateTime", "ModifyTime"):
+                when = await slot(info, newest, name)
+                assert when.vt == VarType.DATE
+                assert when.value > DAY_2020
+            dead_letters = await named(program, DEAD_LETTERS)
+            await dead_letters.call("Refresh")
+            assert await slot(dead_letters, newest, "ModifyTime") == Variant(VarType.DATE, DAY_1970)
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.10.4.1.1-01", "AC-3.10.4.1.1-02")
+def test_a_queue_that_is_no_application_s_has_a_null_bstr_for_an_identifier() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            info = await program.queue_info()
+            await info.call("Create")
+            again = await program.queue_info()
+            known = await slot(again, "IMSMQQueueInfo4", "QueueGuid")
+            assert len(known) == 36
+            assert known == await slot(info, "IMSMQQueueInfo4", "QueueGuid")
+            dead_letters = await named(program, DEAD_LETTERS)
+            await dead_letters.call("Refresh")
+            assert await slot(dead_letters, "IMSMQQueueInfo4", "QueueGuid") is None
+            missing = await program.queue_info(r".\private$\missing")
+            with pytest.raises(ComError) as failed:
+                await slot(missing, "IMSMQQueueInfo4", "QueueGuid")
+            assert failed.value.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.11.4.1.20-01", "AC-3.11.4.1.32-01", "AC-3.12.4.1.3-01", "AC-3.12.4.2.1-01")
+def test_handles_are_of_64_bits_and_openness_is_a_boolean() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            await (await program.queue_info()).call("Create")
+            queue = await program.opened(SEND)
+            assert await slot(queue, "IMSMQQueue4", "IsOpen2") == -1
+            assert await invoked(queue, "IsOpen2") == Variant(VarType.BOOL, 0xFFFF)
+            handle = await slot(queue, "IMSMQQueue4", "Handle2")
+            assert handle.vt == VarType.I8
+            fresh = await program.create("MSMQQueue")
+            for name in ("Handle2", "IsOpen2"):
+                with pytest.raises(ComError) as blank:
+                    await slot(fresh, "IMSMQQueue4", name)
+                assert blank.value.status == OLE_E_BLANK
+            destination = await program.create("MSMQDestination")
+            assert await invoked(destination, "IsOpen") == Variant(VarType.BOOL, 0)
+            await slot(destination, "IMSMQPrivateDestination", "Handle", "put", handle)
+            assert await slot(destination, "IMSMQPrivateDestination", "Handle") == handle
+            assert await slot(destination, "IMSMQDestination", "IsOpen") == -1
+            assert await invoked(destination, "IsOpen") == Variant(VarType.BOOL, 0xFFFF)
+            await queue.call("Close")
+            assert await slot(queue, "IMSMQQueue4", "IsOpen2") == 0
+            assert await invoked(queue, "IsOpen2") == Variant(VarType.BOOL, 0)
+            program.close()
+
+    run(scenario())
+
+
+# Transactions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.9.4.2.1-01", "AC-3.9.4.3.1-01", "AC-3.9.4.3.1-02")
+def test_an_inner_transaction_is_an_unknown_and_init_new_takes_pointers_alone() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            dispenser = await program.create("MSMQTransactionDispenser")
+            begun = await dispenser.call("BeginTransaction")
+            inner = await slot(begun, "IMSMQTransaction3", "ITransaction")
+            assert inner.vt == VarType.UNKNOWN
+            none = write_objref(dispenser.ref)
+            for wrong in (
+                Variant(VarType.I4, 1),
+                Variant(VarType.I8, 1),
+                Variant(VarType.BSTR, "1"),
+                Variant(VarType.R8, 1.0),
+                Variant(VarType.BOOL, 0xFFFF),
+                Variant(),
+                Variant(VarType.NULL),
+                OMITTED,
+                array_of(VarType.UI1, inner.value),
+                Variant(VarType.UNKNOWN, None),
+                Variant(VarType.DISPATCH, none),
+                Variant(VarType.DISPATCH, write_objref(begun.ref)),
+            ):
+                empty = await program.create("MSMQTransaction")
+                with pytest.raises(ComError) as refused:
+                    await slot(empty, "IMSMQTransaction2", "InitNew", "method", wrong)
+                assert refused.value.status == Hresult.E_INVALIDARG, wrong
+                found = await slot(empty, "IMSMQTransaction3", "ITransaction")
+                assert found == Variant(), "still none"
+            for vartype in (VarType.UNKNOWN, VarType.DISPATCH):
+                for by in (0, BYREF):
+                    given = Variant(by | vartype, inner.value)
+                    empty = await program.create("MSMQTransaction")
+                    await slot(empty, "IMSMQTransaction2", "InitNew", "method", given)
+                    found = await slot(empty, "IMSMQTransaction3", "ITransaction")
+                    assert found.vt == VarType.UNKNOWN
+                    assert parse_objref(found.value).oid == parse_objref(inner.value).oid  # type: ignore[union-attr]
+            await begun.call("Abort")
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.11.4-10", "AC-3.17.4.1.48-04", "AC-3.17.4.1.48-11")
+def test_no_transaction_and_none_given_and_each_number() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            exact = r".\private$\exact"
+            await (await program.queue_info()).call("Create")
+            await (await program.queue_info(exact)).call("Create", True)
+            single = Variant(VarType.I4, 3)
+            # A transactional queue takes what is sent in a transaction. MTS and XA are those of the
+            # context, which has none (AC-A21).
+            outside = [
+                Variant(VarType.DISPATCH, None),
+                OMITTED,
+                *(Variant(VarType.I4, number) for number in (0, 1, 2)),
+            ]
+            for given in outside:
+                with pytest.raises(ComError) as refused:
+                    await program.send("body", "", exact, given)
+                assert refused.value.status == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+                await program.send("body", "", PRIVATE, given)
+            dispenser = await program.create("MSMQTransactionDispenser")
+            transaction = await dispenser.call("BeginTransaction")
+            await program.send("first", "", exact, transaction)
+            await transaction.call("Commit")
+            await program.send("alone", "", exact, single)
+            queue = await program.opened(RECEIVE, exact)
+            message = await queue.call("Receive", Variant(VarType.DISPATCH, None))
+            assert await message.get("Body") == "first"
+            assert await message.get("IsFirstInTransaction2") is True
+            message = await queue.call("Receive", OMITTED)
+            assert await message.get("Body") == "alone"
+            plain = await program.opened(RECEIVE)
+            for _ in outside:
+                message = await plain.call("Receive", ReceiveTimeout=0)
+                assert await message.get("IsFirstInTransaction2") is False
+            program.close()
+
+    run(scenario())
+
+
+# Messages --------------------------------------------------------------------------------------
+
+BODIES = [
+    Variant(VarType.I1, -5),
+    Variant(VarType.UI1, 200),
+    Variant(VarType.I2, -300),
+    Variant(VarType.UI2, 65_000),
+    Variant(VarType.I4, -70_000),
+    Variant(VarType.UI4, 7),
+    Variant(VarType.R4, 1.5),
+    Variant(VarType.R8, 0.1),
+    Variant(VarType.CY, 12_345),
+    Variant(VarType.DATE, 45_000.25),
+    Variant(VarType.BOOL, 0xFFFF),
+    Variant(VarType.BOOL, 0),
+    Variant(VarType.BSTR, "Grüße"),
+    Variant(VarType.BSTR, "7"),
+    array_of(VarType.UI1, b"bytes"),
+]
+NO_BODIES = [
+    Variant(),
+    Variant(VarType.NULL),
+    Variant(VarType.I8, 1),
+    Variant(VarType.UI8, 1),
+    Variant(VarType.ERROR, 5),
+    array_of(VarType.I4, [1, 2]),
+    array_of(VarType.BSTR, ["a"]),
+    array_of(VarType.VARIANT, [Variant(VarType.I4, 1)]),
+]
+
+
+@pytest.mark.spec("AC-3.17.4.1.21-01", "AC-3.17.4.1.22-01", "AC-3.17.4.1.22-02")
+def test_a_body_has_the_type_that_it_was_put_with() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            await (await program.queue_info()).call("Create")
+            sender, queue = await program.opened(SEND), await program.opened(RECEIVE)
+            for body in BODIES:
+                message = await program.create("MSMQMessage")
+                await slot(message, "IMSMQMessage4", "Body", "put", body)
+                for refused in NO_BODIES:
+                    with pytest.raises(ComError) as invalid:
+                        await slot(message, "IMSMQMessage4", "Body", "put", refused)
+                    assert invalid.value.status == Hresult.E_INVALIDARG, refused
+                for vartype in (VarType.UNKNOWN, VarType.DISPATCH):
+                    with pytest.raises(ComError) as invalid:
+                        await message.put("Body", Variant(vartype, write_objref(sender.ref)))
+                    assert invalid.value.status == Hresult.E_INVALIDARG, "AC-A57"
+                assert same(await slot(message, "IMSMQMessage4", "Body"), body), "unchanged"
+                await message.call("Send", sender)
+                found = await queue.call("Receive", ReceiveTimeout=0)
+                assert same(await slot(found, "IMSMQMessage4", "Body"), body)
+                # The default member: DISPID 0.
+                result, *_ = await found.invoke(0, GET, arguments_of([]))
+                assert same(result, body)
+            program.close()
+
+    run(scenario())
+
+
+def same(found: Variant, wanted: Variant) -> bool:
+    if wanted.vt & ARRAY:
+        return found.vt == wanted.vt and found.value.items == wanted.value.items
+    return found == wanted
+
+
+@pytest.mark.spec("AC-3.17.4.1.27-01")
+def test_a_correlation_is_an_array_of_bytes() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            message = await program.create("MSMQMessage")
+            correlation = array_of(VarType.UI1, bytes(range(20)))
+            await slot(message, "IMSMQMessage4", "CorrelationId", "put", correlation)
+            for wrong in (
+                Variant(VarType.BSTR, "x" * 20),
+                Variant(VarType.I4, 20),
+                array_of(VarType.I4, [1] * 20),
+            ):
+                with pytest.raises(ComError):
+                    await slot(message, "IMSMQMessage4", "CorrelationId", "put", wrong)
+            found = await slot(message, "IMSMQMessage4", "CorrelationId")
+            assert found.vt == BYTES
+            assert found.value.items == bytes(range(20))
             program.close()
 
     run(scenario())
