@@ -143,6 +143,7 @@ def synthetic(world: World, queue_id: int) -> SyntheticPacket:
 @pytest.mark.spec("QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04", "QB-3.1.7.17-03")
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_way_out_is_told(world: World, cause: str) -> None:
+    assert {int(one) for one in CAUSES.values()} == {0x4000, 0xC000, 0xC001, 0xC002, 0xC004}
     is_told_once(world, cause)
 
 

@@ -60,6 +60,8 @@ def test_peeking_forward() -> None:
 )
 def test_waiting_for_a_peek() -> None:
     queue, cursor = Keys(), Cursor(1)
+    cursor.wait_time_expired(last_key=20)
+    assert (cursor.key, cursor.state) == (START, UNREAD), "nobody waits"
     assert cursor.get_next_message_for_peek(queue.seek) is CursorAnswer.ILLEGAL
     assert cursor.state is UNREAD
     assert cursor.get_message_for_peek(queue.seek, queue.has) is WAITING

@@ -11,6 +11,7 @@ from qm.model.values.commands import Facts, SignatureFact
 from qm.model.values.records import FinalAckRow, decode
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import EVERYONE, Sid, sid_from_text
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from tests.conformance.test_model_directory import set_manager
 from tests.unit.model.world import PEER, PEER_ADDRESS, World, direct, packet
@@ -43,9 +44,9 @@ def final_acks(world: World) -> list[int]:
     return [decode(FinalAckRow, row.payload).message_class for row in rows]
 
 
-def refused(world: World, to: str, said: Facts, number: int) -> int:
+def refused(world: World, to: str, said: Facts, number: int, **header: object) -> int:
     """Send a plain and a transactional message; both are refused alike, or it is an error."""
-    asking = {"admin_queue": direct("admin"), "properties": NA}
+    asking = {"admin_queue": direct("admin"), "properties": NA, **header}
     plain = packet(2 * number, to=to, **asking)  # type: ignore[arg-type]
     exact = packet(
         2 * number + 1,
@@ -105,6 +106,27 @@ def test_a_signature_that_does_not_match_refuses(world: World, signature: Signat
     assert refused(world, "orders", facts(ALICE, signature=signature), 1) == bad
     assert told(world, admin) == [bad, bad]
     assert final_acks(world) == [bad]
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-14")
+def test_a_body_that_cannot_be_decrypted_refuses(world: World) -> None:
+    set_manager(world, send_insecure_nacks=True)
+    admin = world.create("admin")
+    both(world, "orders")
+    unreadable = replace(facts(ALICE), decryption_failed=True)
+    bad = 0x8007  # BAD_ENCRYPTION
+    sealed = SecurityHeader(is_body_encrypted=True, encryption_key=b"of somebody else")
+    assert refused(world, "orders", unreadable, 1, security=sealed) == bad
+    assert told(world, admin) == [bad, bad]
+    assert final_acks(world) == [bad]
+    # Who did not ask is not told, but for the FinalAck of a transactional message.
+    silent = (
+        packet(8, to="orders", security=sealed),
+        packet(9, to="orders-exact", sequence=(SEQUENCE + 2, 1, 0), security=sealed),
+    )
+    assert world.arrive(*silent, facts=unreadable) == [bad, bad]
+    assert told(world, admin) == [bad, bad]
+    assert final_acks(world) == [bad, bad]
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-01", "MQ-2.3.1.11-01")

@@ -452,7 +452,13 @@ def test_what_a_send_takes_as_a_transaction(service: MSMQService) -> None:
         assert plain.next().TransactionId == bytes(20)
     with fails(E.MQ_ERROR_TRANSACTION_USAGE):
         message.Send(way.sender)  # omitted: MTS
+    # What is sent alone needs no transaction of anybody: none is begun, and it is there at once.
     message.Send(way.sender, MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    reply = ask(
+        service, lambda s: s.clients.ListTransactions, control_pb2.ListTransactionsRequest()
+    )
+    assert list(reply.transactions) == []
+    assert way.next().Id == message.Id
     with fails(E.MQ_ERROR_TRANSACTION_USAGE):
         message.Send(plain.sender, MQTRANSACTION.MQ_SINGLE_MESSAGE)
 

@@ -168,6 +168,15 @@ def test_internal_packets_have_in_and_no_time_limit() -> None:
 def test_the_session_header_lies_behind_a_message_and_is_not_counted() -> None:
     session = SessionHeader(1, 2, 3, 4, 5, 6, 7)
     message = msgspec.structs.replace(PLAIN, session=session)
+    for size in range(9):
+        # Header by header up to a multiple of four, and counted so.
+        padded = msgspec.structs.replace(PLAIN, properties=MessagePropertiesHeader(bytes(size)))
+        told = [
+            raw.written(one)["BaseHeader"]["PacketSize"]
+            for one in (padded, msgspec.structs.replace(padded, session=session))
+        ]
+        assert told == [len(write_packet(padded))] * 2
+        assert told[0] == len(write_packet(PLAIN)) + (size + 3) // 4 * 4 - len(b"body")
     encoded = write_packet(message)
     fields = raw.written(message)
     assert fields["BaseHeader"]["Flags.SH"] == 1

@@ -65,6 +65,15 @@ def test_ept_map_answers_as_in_the_vector() -> None:
     assert MAPPER.operations[3].takes.marshal(asked()) == vector("epm_ept_map_request")
 
 
+@pytest.mark.spec("RP-RPCE-2.2.1.2.5-04")
+@pytest.mark.parametrize("towers_max", [1, 2, 4, 500])
+def test_the_towers_have_as_much_room_as_was_asked_for(towers_max: int) -> None:
+    for given, count in ((asked(), 1), (changed(5, b"\0"), 0)):
+        raw = mapped(MapIn(given.object_uuid, given.tower, NIL, towers_max))
+        # Behind the handle: num_towers, then max_count, offset and actual count of the array.
+        assert struct.unpack_from("<4I", raw, 20) == (count, towers_max, 0, count)
+
+
 @pytest.mark.spec(
     "RP-RPCE-2.2.1.2.5-02",
     "RP-RPCE-2.2.1.2.5-05",

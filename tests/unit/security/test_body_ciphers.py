@@ -55,7 +55,7 @@ def vector(name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.spec("MQ-2.2.19.3-25")
+@pytest.mark.spec("MQ-2.2.19.3-25", "QB-3.1.5.8.3-14")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_bodies_are_encrypted_as_by_openssl(case: dict[str, Any]) -> None:
     key = session_key(
