@@ -185,16 +185,26 @@ def test_the_format_name_of_a_path(service: MSMQService) -> None:
 @pytest.mark.spec("AC-2.2.2.2-04")
 def test_an_exclusive_queue_is_one_client_s(service: MSMQService) -> None:
     info = made(service)
-    other = info_of(service, name=info.FormatName or "")
+    everything = control_pb2.Ace(
+        type=control_pb2.ALLOW, principal="Everyone", mask=int(QueueAccess.QUEUE_GENERIC_ALL)
+    )
+    name = control_pb2.QueueName(name=info.FormatName or "")
+    request = control_pb2.SetAclRequest(queue=name, entries=[everything])
+    ask(service, lambda stubs: stubs.queues.SetAcl, request)
+    same, another = (
+        info_of(each, name=info.FormatName or "") for each in (service, Callers.client)
+    )
     alone = info.Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
     for share in (MQSHARE.MQ_DENY_NONE, MQSHARE.MQ_DENY_RECEIVE_SHARE):
-        with fails(E.MQ_ERROR_SHARING_VIOLATION):  # DM-A21: as a receiver
-            other.Open(RECEIVE, share)
+        for other in (same, another):
+            with fails(E.MQ_ERROR_SHARING_VIOLATION):  # DM-A21: as a receiver
+                other.Open(RECEIVE, share)
     alone.Close()
-    shared = other.Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
-    with fails(E.MQ_ERROR_SHARING_VIOLATION):
-        info.Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
-    shared.Close()
+    for other in (same, another):
+        shared = other.Open(RECEIVE, MQSHARE.MQ_DENY_NONE)
+        with fails(E.MQ_ERROR_SHARING_VIOLATION):
+            info.Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
+        shared.Close()
 
 
 @pytest.mark.spec("AC-3.1.6.2-02", "AC-3.1.6.2-01", "AC-3.10.6.1-04")

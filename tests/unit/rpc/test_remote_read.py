@@ -14,10 +14,11 @@ from qm.model.queries import find_by_path
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import SetQueue
 from qm.model.values.limits import APPLY_VERSION
+from qm.names.format_name import parse_format_name
 from qm.pb import control_pb2
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import NIL, Nothing
-from qm.rpc.queue_formats import WireFormat
+from qm.rpc.queue_formats import WireFormat, format_of
 from qm.rpc.remote_read import interface as mqrr
 from tests.cluster.harness import run, until
 from tests.unit.api.test_data import PATH
@@ -70,6 +71,12 @@ def test_the_example_of_the_text_delivers_one_message() -> None:
         await with_orders(client, b"one", b"two", label="hello")
         reader = await world.reader()
         handle = await reader.open()
+        parsed: Any = parse_format_name(ORDERS)
+        opening = mqrr.OpenIn(format_of(parsed), 1, 0, bytes(16), 1, 6, 1, 7601, 1)
+        stub = mqrr.REMOTE_READ.operations[2].takes.marshal(opening)
+        raw = await reader.client.raw_call(mqrr.REMOTE_READ, 2, stub)
+        assert len(raw) == 20, "a context handle, and no HRESULT"
+        assert raw not in (bytes(20), handle)
         found = await reader.start(handle)
         assert (found.status, found.count) == (0, 1)
         assert message(found).properties.label == "hello"

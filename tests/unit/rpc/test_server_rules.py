@@ -1,6 +1,7 @@
 """Rules of the RPC ports on real sockets, each where it could be broken alone."""
 
 import logging
+import struct
 
 import pytest
 
@@ -164,3 +165,25 @@ def test_without_a_common_mechanism_there_is_no_context() -> None:
     assert client.connection.refusals == ["no mechanism in common"]
     plain = Client(served(providers=OnlyUnknown()))
     assert parse_bind_ack(plain.bind()).answers[0].result == 0
+
+
+@pytest.mark.spec("RP-RPCE-2.2.2.13.1-02")
+def test_a_verification_command_that_must_be_understood_is() -> None:
+    async def test(world: World) -> None:
+        client = await world.client()
+        await client.bind(MGMT)
+        magic = bytes.fromhex("8ae3137102f43671")
+        # 0x4000: the last one. 5 is no command that anybody knows.
+        skipped = magic + struct.pack("<HH", 0x4005, 0)
+        known = await client.raw_call(MGMT, 2, skipped)
+        assert known == await client.raw_call(MGMT, 2, b"")
+        for stub in (
+            magic + struct.pack("<HH", 0xC005, 0),
+            magic + struct.pack("<HHHH", 0x8005, 0, 0x4006, 0),
+        ):
+            with pytest.raises(Fault) as refused:
+                await client.raw_call(MGMT, 2, stub)
+            assert refused.value.status == 5
+        assert (await client.call(MGMT, 2, Nothing())).is_listening == 1
+
+    in_world(test)

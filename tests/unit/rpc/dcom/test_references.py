@@ -230,7 +230,21 @@ def test_heads_of_requests_and_answers() -> None:
     assert that.marshal([None]) == bytes(8)
 
 
-@pytest.mark.spec("RP-DCOM-2.2.18.5-01")
+@pytest.mark.spec("RP-DCOM-2.2.18-01")
+@pytest.mark.parametrize("flags", [0, 3, 5, 6, 7, 16, 0x0100_0001, 0xFFFF_FFFF])
+def test_there_are_four_kinds_of_references(flags: int) -> None:
+    raw = vector("rpc_dcom_objref_standard")
+    assert raw[:24] == b"MEOW" + pack("<I", 1) + iid("IMSMQQueueInfo4")
+    with pytest.raises(BadObjref):
+        parse_objref(raw[:4] + pack("<I", flags) + raw[8:])
+    with pytest.raises(BadObjref):
+        parse_objref(b"WOEM" + raw[4:])
+    custom = write_custom(CustomRef(IID_IUNKNOWN, clsid("MSMQQueue"), b"data"))
+    assert custom[:24] == b"MEOW" + pack("<I", 4) + IID_IUNKNOWN
+    assert parse_objref(custom) == CustomRef(IID_IUNKNOWN, clsid("MSMQQueue"), b"data")
+
+
+@pytest.mark.spec("RP-DCOM-2.2.18.5-01", "RP-DCOM-2.2.18-01")
 def test_handlers_and_extended_references_are_read_as_standard_ones() -> None:
     raw = vector("rpc_dcom_objref_standard")
     known = parse_objref(raw)
