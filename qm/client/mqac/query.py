@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from qm.client.errors import MqError
-from qm.client.mqac.constants import E_NOTIMPL, RELOPS
+from qm.client.mqac.constants import E_INVALIDARG, E_NOTIMPL, RELOPS
 from qm.client.mqac.object_factory import ObjectFactory
 from qm.client.mqac.queue_attributes import QueueAttributes
 from qm.names.guid import guid_from_text
@@ -107,10 +107,10 @@ class MSMQQuery:
         given = (
             ("identifier", _EQ, _guid(QueueGuid)),
             ("type", RelServiceType, _guid(ServiceTypeGuid)),
-            ("label", RelLabel, Label),
+            ("label", RelLabel, _text(Label)),
             ("create_time", RelCreateTime, _seconds(CreateTime)),
             ("modify_time", RelModifyTime, _seconds(ModifyTime)),
-            ("multicast_address", RelMulticastAddress, MulticastAddress),
+            ("multicast_address", RelMulticastAddress, _text(MulticastAddress)),
         )
         terms = [_term(*each) for each in given if each[2] is not None]
         wanted = [term for term in terms if term.relation != RELOPS.REL_NOP]
@@ -162,6 +162,12 @@ def _guid(text: str | None) -> bytes | None:
     if raw is None:
         raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"{text!r}: not a GUID in braces")
     return raw
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise MqError(E_INVALIDARG, f"{value!r} is no text")
 
 
 def _seconds(time: datetime | None) -> int | None:

@@ -531,3 +531,36 @@ def test_a_correlation_is_an_array_of_bytes() -> None:
             program.close()
 
     run(scenario())
+
+
+@pytest.mark.spec("AC-3.13.4.1.3-10")
+def test_terms_of_a_query_of_other_types_are_errors() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            query = await program.create("MSMQQuery")
+            label = Variant(VarType.BSTR, "5")
+            for name in ("LookupQueue", "LookupQueue_v2"):
+                for terms in (
+                    {"QueueGuid": Variant(VarType.I4, 5)},
+                    {"QueueGuid": array_of(VarType.UI1, bytes(16))},
+                    {"ServiceTypeGuid": Variant(VarType.R8, 1.5)},
+                    {"Label": Variant(VarType.I4, 5)},
+                    {"Label": array_of(VarType.UI1, b"5")},
+                    {"CreateTime": Variant(VarType.BSTR, "today")},
+                    {"CreateTime": Variant(VarType.I4, 5)},
+                    {"ModifyTime": Variant(VarType.BOOL, 0xFFFF)},
+                    {"Label": label, "RelLabel": Variant(VarType.BSTR, "equal")},
+                    {
+                        "Label": label,
+                        "RelLabel": Variant(VarType.DISPATCH, write_objref(query.ref)),
+                    },
+                ):
+                    with pytest.raises(ComError):
+                        await query.call(name, **terms)
+                assert isinstance(await query.call(name, Label=label), Late)
+            with pytest.raises(ComError):
+                await query.call("LookupQueue", MulticastAddress=Variant(VarType.I4, 5))
+            program.close()
+
+    run(scenario())
