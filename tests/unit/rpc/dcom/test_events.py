@@ -13,11 +13,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from qm.client.mqac.constants import (
+    CONNECT_E_ADVISELIMIT,
     CONNECT_E_CANNOTCONNECT,
     CONNECT_E_NOCONNECTION,
     E_NOTIMPL,
     E_POINTER,
 )
+from qm.client.mqac.event import CONNECTIONS_MAX
 from qm.observe.metrics import Metrics
 from qm.rpc.association.connection import Served
 from qm.rpc.association.groups import Associations
@@ -63,6 +65,8 @@ class Sink:
         self.told: list[tuple[int, list[Variant]]] = []
         self.failures = 0
         self.released = 0
+        self.is_foreign = False
+        """Whether it has no interface of sinks."""
 
     def resolve_2(self, call: Call, given: list[Any]) -> list[Any]:
         # The wrong host: whoever calls a sink takes the port alone.
@@ -74,7 +78,7 @@ class Sink:
         assert ipid == b"u" * 16
         found = [
             (0, standard_bytes(Objref(one, OXID, OID, SINK, refs)))
-            if one == iid("_DMSMQEventEvents")
+            if one == iid("_DMSMQEventEvents") and not self.is_foreign
             else (Hresult.E_NOINTERFACE, bytes(40))
             for one in iids
         ]
@@ -197,6 +201,37 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
                 return told.released == 1
 
             await eventually(is_released)
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.16.4-06")
+def test_an_event_has_so_many_sinks_and_each_has_its_cookie() -> None:
+    async def scenario() -> None:
+        async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
+            program = await world.program()
+            _, _, point = await event_of(program)
+
+            async def advise(reference: bytes | None = REFERENCE) -> tuple[int, int]:
+                cookie, status = await program.server.call(point.ipid, POINT, 5, [reference])
+                return cookie, status
+
+            cookies = []
+            for _ in range(CONNECTIONS_MAX):
+                cookie, status = await advise()
+                assert status == 0
+                cookies.append(cookie)
+            assert len({*cookies}) == CONNECTIONS_MAX
+            assert 0 not in cookies
+            assert await advise() == (0, CONNECT_E_ADVISELIMIT)
+            assert await advise(None) == (0, E_POINTER), "before the limit"
+            assert await program.server.call(point.ipid, POINT, 6, [cookies[7]]) == [0]
+            told.is_foreign = True
+            assert await advise() == (0, CONNECT_E_CANNOTCONNECT), "it has no such interface"
+            told.is_foreign = False
+            cookie, status = await advise()
+            assert (status, cookie not in cookies) == (0, True)
             program.close()
 
     run(scenario())
