@@ -303,7 +303,8 @@ def test_opens_are_judged_by_name_right_and_share_mode() -> None:
             with pytest.raises(Fault) as caught:
                 await reader.open(name)
             assert caught.value.status == status
-        for access, share in ((2, 0), (1, 2)):
+        others = (0, 2, 3, 4, 8, 0x10, 0x21, 0x22, 0x8000_0001, 0xFFFF_FFFF)
+        for access, share in (*((access, 0) for access in others), (1, 2)):
             with pytest.raises(Fault) as caught:
                 await reader.open(access=access, share=share)
             assert caught.value.status == INVALID_PARAMETER

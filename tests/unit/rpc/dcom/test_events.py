@@ -254,7 +254,12 @@ def test_connection_points_answer_as_the_document_has_it() -> None:
             assert (found, status) == (iid("_DMSMQEventEvents"), 0)
             back, status = await server.call(point.ipid, POINT, 4, [])
             assert status == 0
-            assert parse_objref(back).iid == iid("IConnectionPointContainer")
+            same = parse_objref(back)
+            assert isinstance(same, Objref)
+            assert (same.iid, same.oid, same.ipid) == (
+                iid("IConnectionPointContainer"), container.oid, container.ipid,
+            ), "of the same event"  # fmt: skip
+            assert event.ref.oid == point.oid == container.oid
             assert await server.call(point.ipid, POINT, 7, []) == [None, E_NOTIMPL]
             pointer, status = await server.call(container.ipid, CONTAINER, 3, [])
             points = parse_objref(pointer)
