@@ -95,7 +95,7 @@ def test_dequeuing_through_a_cursor() -> None:
     assert cursor.state is CursorState.WAIT_RECEIVE
 
 
-@pytest.mark.spec("DM-3.2.7.6-01", "DM-3.2.1.2-02", "DM-3.1.1.2-24")
+@pytest.mark.spec("DM-3.2.7.6-01", "DM-3.2.7.5-01", "DM-3.2.1.2-02", "DM-3.1.1.2-24")
 def test_the_end_after_a_timeout_does_not_hide_later_arrivals() -> None:
     """DM-A17: End is the place after the last key, where nothing is."""
     queue, cursor = Keys(3, 40), Cursor(1)

@@ -187,3 +187,17 @@ def test_a_verification_command_that_must_be_understood_is() -> None:
         assert (await client.call(MGMT, 2, Nothing())).is_listening == 1
 
     in_world(test)
+
+
+@pytest.mark.spec("RP-RPCE-3.1.1.5.2-01")
+def test_a_stub_that_cannot_be_read_is_a_fault_of_its_call_alone() -> None:
+    async def test(world: World) -> None:
+        client = await world.bound(AuthType.NTLM)
+        # A count without its bytes, a count that is cut, and none at all.
+        for stub in (struct.pack("<I", 5) + b"abc", b"\5\0\0", b"", b"\xff" * 64):
+            with pytest.raises(Fault) as bad:
+                await client.raw_call(PROBE, 0, stub)
+            assert bad.value.status == 0x6F7, stub
+            assert (await client.call(PROBE, 0, Octets(b"good"))).octets == b"good"
+
+    in_world(test)
