@@ -108,7 +108,8 @@ def test_signatures_are_those_of_openssl(case: dict[str, Any]) -> None:
 
 @pytest.mark.spec("MQ-2.5.3-01", "MQ-2.5.2-02")
 @pytest.mark.parametrize(
-    ("negative", "positive", "journal"), [(False, False, 0), (True, False, 1), (False, True, 2)]
+    ("negative", "positive", "journal"),
+    [(False, False, 0), (True, False, 1), (False, True, 2), (True, True, 3)],
 )
 def test_version_3_signs_what_version_1_does_and_then_ten_items(
     negative: bool, positive: bool, journal: int
@@ -121,6 +122,14 @@ def test_version_3_signs_what_version_1_does_and_then_ten_items(
     whole = b"".join(signature_input(message, SignatureVersion.MSMQ_3))
     names = pack("<H", 3) + "OS:a\\q\0".encode("utf-16-le")
     fixed = bytes(range(16)) + bytes([1, 3, journal, 0x0D]) + pack("<HI", 0, 8)
+    # Version 2.0 has the byte as well, and nothing else that journaling changes.
+    neither = replace(header, has_negative_journaling=False, has_positive_journaling=False)
+    plain, asked = (
+        b"".join(signature_input(replace(message, user_header=one), SignatureVersion.MSMQ_2))
+        for one in (neither, header)
+    )
+    changes = [(one, other) for one, other in zip(plain, asked, strict=True) if one != other]
+    assert changes == [(0, journal)] * (journal > 0)
     # ExtensionData, FormatNameList, source, DM, PR, journal, ack, class, body type, connector;
     # and no DestinationQueue.
     assert whole == first + b"extension" + names + fixed + bytes(range(64, 80))
