@@ -2714,6 +2714,7 @@ class BrowsedMessage(_message.Message):
     RETURNS_FIELD_NUMBER: _builtins.int
     ABORTS_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
+    ENTRY_INDEX_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     lookup_identifier: _builtins.int
     state: Global___PositionState.ValueType
@@ -2735,6 +2736,8 @@ class BrowsedMessage(_message.Message):
     """
     aborts: _builtins.int
     moves: _builtins.int
+    entry_index: _builtins.int
+    """The entry of the log that brought the message to this cluster."""
     @_builtins.property
     def properties(self) -> _data_pb2.Properties: ...
     def __init__(
@@ -2756,10 +2759,11 @@ class BrowsedMessage(_message.Message):
         returns: _builtins.int = ...,
         aborts: _builtins.int = ...,
         moves: _builtins.int = ...,
+        entry_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["properties", b"properties"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborts", b"aborts", "arrived_time_s", b"arrived_time_s", "deadline_ms", b"deadline_ms", "lock_owner", b"lock_owner", "lookup_identifier", b"lookup_identifier", "message_id", b"message_id", "moves", b"moves", "packet", b"packet", "priority", b"priority", "properties", b"properties", "queue_id", b"queue_id", "reason", b"reason", "reason_class", b"reason_class", "returns", b"returns", "size_bytes", b"size_bytes", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborts", b"aborts", "arrived_time_s", b"arrived_time_s", "deadline_ms", b"deadline_ms", "entry_index", b"entry_index", "lock_owner", b"lock_owner", "lookup_identifier", b"lookup_identifier", "message_id", b"message_id", "moves", b"moves", "packet", b"packet", "priority", b"priority", "properties", b"properties", "queue_id", b"queue_id", "reason", b"reason", "reason_class", b"reason_class", "returns", b"returns", "size_bytes", b"size_bytes", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2776,12 +2780,22 @@ class BrowseRequest(_message.Message):
     WITH_HIDDEN_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
     REASON_CLASSES_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     page_token: _builtins.str
     is_backward: _builtins.bool
     with_hidden: _builtins.bool
     view: _data_pb2.View.ValueType
     """PROPERTIES_WITHOUT_BODY is the cheapest; PACKETS gives the raw packet."""
+    message_id: _builtins.bytes
+    """Only the message with this identifier, 20 bytes; empty: all. Pages may be empty, although there
+    is a next one. A node that is too old to know this shows all.
+    """
+    correlation_id: _builtins.bytes
+    """Likewise only those with this correlation identifier, 20 bytes, such as acknowledgments of the
+    message that it names.
+    """
     @_builtins.property
     def queue(self) -> Global___QueueName: ...
     @_builtins.property
@@ -2798,10 +2812,12 @@ class BrowseRequest(_message.Message):
         with_hidden: _builtins.bool = ...,
         view: _data_pb2.View.ValueType = ...,
         reason_classes: _abc.Iterable[_builtins.int] | None = ...,
+        message_id: _builtins.bytes = ...,
+        correlation_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_backward", b"is_backward", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "reason_classes", b"reason_classes", "view", b"view", "with_hidden", b"with_hidden"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "is_backward", b"is_backward", "message_id", b"message_id", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "reason_classes", b"reason_classes", "view", b"view", "with_hidden", b"with_hidden"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

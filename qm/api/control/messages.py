@@ -21,6 +21,10 @@ from qm.model.values.rows import PositionState
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc, data_pb2
 from qm.wire.codes import ErrorCode
+from qm.wire.structures.identifiers import (
+    MESSAGE_IDENTIFIER_SIZE_BYTES,
+    parse_message_identifier,
+)
 
 COUNTED_STEPS_MAX: Final = 256
 """Reads of a queue per count: about a million messages."""
@@ -54,16 +58,22 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             with_hidden=request.with_hidden,
         )
         classes = frozenset(request.reason_classes)
+        identifier = _identifier("message_id", request.message_id)
+        correlation = request.correlation_id
+        _identifier("correlation_id", correlation)
         chosen: list[PositionInfo] = []
         following, size_bytes = page.next, 0
         for place, found in enumerate(page.items):
             if classes and found.message_class not in classes:
                 continue
-            if chosen and size_bytes + found.body_length > BATCH_MAX_BYTES:
+            if identifier and identifier != (found.source_queue_manager, found.message_ordinal):
+                continue
+            if size_bytes and size_bytes + found.body_length > BATCH_MAX_BYTES:
                 following = page.items[place - 1].lookup_identifier
                 break
             size_bytes += found.body_length
-            chosen.append(found)
+            if not correlation or await self._is_correlated(found, correlation):
+                chosen.append(found)
         await answer_room(_SHOWN_TWICE * size_bytes)
         shown = [await self._healed(found, request.view) for found in chosen]
         return pb.BrowseReply(messages=shown, page_token=token_of(following))
@@ -109,6 +119,13 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
     ) -> pb.ReturnToSourceReply:
         return await self._returning.give_back(request, caller())
 
+    async def _is_correlated(self, found: PositionInfo, correlation_id: bytes) -> bool:
+        packet = await self._bodies.healed(lambda: self._bodies.of_position(found))
+        if correlation_id not in packet:  # nearly all, and cheaper than to parse it
+            return False
+        properties = properties_of(packet, 0, 0, found.flags, with_body=False)
+        return bool(properties.correlation_id == correlation_id)
+
     async def _healed(self, found: PositionInfo, view: int) -> pb.BrowsedMessage:
         return await self._bodies.healed(lambda: self._shown(found, view))
 
@@ -128,6 +145,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             returns=found.returns,
             aborts=found.aborts,
             moves=found.moves,
+            entry_index=found.body_index,
         )
         packet = self._bodies.of_position(found)
         if view in (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES):
@@ -145,6 +163,18 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
                 )
             )
         return shown
+
+
+def _identifier(field: str, given: bytes) -> tuple[bytes, int] | None:
+    """Return the parts of a message identifier, None for none. Raises InvalidArgument."""
+    if not given:
+        return None
+    if len(given) != MESSAGE_IDENTIFIER_SIZE_BYTES:
+        raise InvalidArgument(
+            field, f"it has {MESSAGE_IDENTIFIER_SIZE_BYTES} bytes, not {len(given)}"
+        )
+    found, _ = parse_message_identifier(given, 0, len(given))
+    return found.queue_manager_guid, found.ordinal
 
 
 def _owner(found: PositionInfo) -> str:

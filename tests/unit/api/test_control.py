@@ -355,6 +355,22 @@ def test_messages_are_browsed_with_their_reason_and_returned() -> None:
                 )
             )
             assert [one.properties.body for one in second.messages] == [b"b"]
+            (other,) = second.messages
+            assert other.entry_index >= letter.entry_index > 0
+            chosen = pb.BrowseRequest(queue=dead, message_id=other.message_id)
+            assert (await operator.messages.Browse(chosen)).messages == [
+                await operator.messages.GetMessage(
+                    pb.GetMessageRequest(queue=dead, lookup_identifier=other.lookup_identifier)
+                )
+            ]
+            with refused(INVALID, field="message_id"):
+                await operator.messages.Browse(pb.BrowseRequest(queue=dead, message_id=b"short"))
+            with refused(INVALID, field="correlation_id"):
+                await operator.messages.Browse(
+                    pb.BrowseRequest(queue=dead, correlation_id=b"short")
+                )
+            chosen = pb.BrowseRequest(queue=dead, correlation_id=other.message_id)
+            assert not (await operator.messages.Browse(chosen)).messages
             counts = await operator.messages.CountClasses(pb.CountClassesRequest(queue=dead))
             assert [(one.message_class, one.count) for one in counts.counts] == [(0xC002, 2)]
 
