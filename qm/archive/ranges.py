@@ -60,7 +60,7 @@ _OPTIONS: Final[dict[Part, dict[str, Any]]] = {
     Part.OPERATIONS: {"column_encoding": dict.fromkeys(_COUNTING_COLUMNS, "DELTA_BINARY_PACKED")},
 }
 _BUFFERED_BYTES: Final = 1 << 20
-_STATISTICS: Final = ["index", "previous_index", "time_ms", "depends_on_index"]
+_STATISTICS: Final = ["index", "previous_index", "time_ms", "message_ordinal", "depends_on_index"]
 """Columns by whose bounds a reader skips row groups."""
 
 
