@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -11,6 +10,7 @@ import click
 from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.output import instant, output_option, show_rows
 from qm.cli.lib.text import printable
+from qm.cli.lib.times import parse_time_ms
 
 TOP_QUEUES_MAX: Final = 100
 _SUBJECTS: Final = frozenset(
@@ -22,27 +22,6 @@ KINDS: Final = ("control", "leadership", "member", "alarm", "session")
 EVENTS_MAX: Final = 1_000
 FOLLOW_EVERY_S: Final = 1.0
 _U64_MAX: Final = (1 << 64) - 1
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_AGE_MAX_S: Final = 1 << 40
-
-
-def _since_ms(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int:
-    """Return the time that an age or an ISO 8601 time means, UTC."""
-    if not text:
-        return 0
-    number, unit = text[:-1], text[-1]
-    if unit in _UNITS_S and number.isascii() and number.isdigit():
-        return int(
-            max(0.0, time.time() - min(int(number[:16]) * _UNITS_S[unit], _AGE_MAX_S)) * 1000
-        )
-    try:
-        at = datetime.fromisoformat(text)
-        return max(0, int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000))
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{text!r} is neither an age such as 90s, 30m, 2h or 7d nor a time such as"
-            " 2026-05-01T12:00 (UTC)"
-        ) from None
 
 
 @click.command()
@@ -55,7 +34,11 @@ def _since_ms(_context: click.Context, _parameter: click.Parameter, text: str | 
     help="Only events of this kind; repeatable.",
 )
 @click.option(
-    "--since", "since_ms", callback=_since_ms, metavar="TIME", help="Such as 2h, 7d or 2026-05-01."
+    "--since",
+    "since_ms",
+    callback=parse_time_ms,
+    metavar="TIME",
+    help="Such as 2h, 7d or 2026-05-01.",
 )
 @click.option(
     "--limit",

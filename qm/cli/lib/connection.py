@@ -139,7 +139,15 @@ def exiting(work: Callable[[], _T]) -> _T:
 
 def connected(command: Callable[..., _T]) -> Callable[..., _T]:
     """Add the connection options to a command, which gets a `Connection` as first argument."""
+    return connected_unless("")(command)
 
+
+def connected_unless(flag: str) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
+    """Like `connected`, for a command that calls no cluster, and gets None, if `flag` is given."""
+    return lambda command: _connected(command, flag)
+
+
+def _connected(command: Callable[..., _T], flag: str) -> Callable[..., _T]:
     @click.option(
         "--endpoint",
         envvar="QM_ENDPOINT",
@@ -192,6 +200,8 @@ def connected(command: Callable[..., _T]) -> Callable[..., _T]:
         **options: Any,
     ) -> _T:
         files = (tls_authority, tls_certificate, tls_key)
+        if options.get(flag):
+            return command(None, *args, **options)
         found = _connection(_chosen(endpoint), context_name, files)
         return command(msgspec.structs.replace(found, connect_s=connect_timeout), *args, **options)
 

@@ -11,6 +11,8 @@ from qm.cli.lib.output import confirm, instant, show_rows
 from qm.client.search import message_id_text
 
 _PAGE = 500
+PAGE_SCANNED = 1_000
+"""Messages that a page looks at where few are shown."""
 
 
 async def browse(
@@ -41,23 +43,41 @@ async def browse(
             return found
 
 
-async def pages_of(wire: Any, where: Any) -> AsyncIterator[list[Any]]:
-    """Yield the messages of a queue (a QueueName) page by page, with their bodies. One that is gone
-    meanwhile ends it.
+async def pages_of(
+    wire: Any,
+    where: Any,
+    *,
+    with_bodies: bool = True,
+    message_id: bytes = b"",
+    correlation_id: bytes = b"",
+) -> AsyncIterator[list[Any]]:
+    """Yield the messages of a queue (a QueueName) page by page, all or those with an identifier.
+    A queue that is gone meanwhile ends it.
     """
     from qm.client.errors import MqError
     from qm.pb import control_pb2, data_pb2
 
     token = ""
+    size = PAGE_SCANNED if message_id or correlation_id else _PAGE
     while True:
         request = control_pb2.BrowseRequest(
-            queue=where, page_size=_PAGE, page_token=token, view=data_pb2.PROPERTIES
+            queue=where,
+            page_size=size,
+            page_token=token,
+            view=data_pb2.PROPERTIES if with_bodies else data_pb2.PROPERTIES_WITHOUT_BODY,
+            message_id=message_id,
+            correlation_id=correlation_id,
         )
         try:
             reply = await wire.call(lambda stubs: stubs.messages.Browse, request)
         except MqError:
             return
-        yield list(reply.messages)
+        yield [
+            each
+            for each in reply.messages  # of a node of an older version, all
+            if not message_id or each.message_id == message_id
+            if not correlation_id or each.properties.correlation_id == correlation_id
+        ]
         token = reply.page_token
         if not token:
             return
@@ -143,6 +163,7 @@ def browsed_row(entry: Any, form: str) -> dict[str, Any]:
         "packet_bytes": entry.size_bytes,
         "state": control_pb2.PositionState.Name(entry.state).lower().removeprefix("position_"),
         "lock_owner": entry.lock_owner,
+        "class": class_name(entry.reason_class or properties.message_class),
         "reason": entry.reason,
         "returns": entry.returns,
         "aborts": entry.aborts,
@@ -150,6 +171,13 @@ def browsed_row(entry: Any, form: str) -> dict[str, Any]:
         "arrived": instant(entry.arrived_time_s),
         "body": shown_body(properties.body, properties.body_type, form),
     }
+
+
+def class_name(message_class: int) -> str:
+    """Return what a class is called; "" for a normal message."""
+    from qm.archive.reasons import reason_name
+
+    return reason_name(message_class) if message_class else ""
 
 
 def parse_message_id(text: str) -> bytes:

@@ -100,7 +100,7 @@ def list_deadletter(
     output: str,
 ) -> None:
     """Browse dead letters, all or only those with given reasons."""
-    classes = [_class_of(reason) for reason in reasons]
+    classes = [class_of(reason) for reason in reasons]
 
     async def work(wire: Any) -> list[Any]:
         name = await _dead_letter_name(wire, transactional=transactional)
@@ -167,7 +167,8 @@ def return_deadletter(
     )
 
 
-def _class_of(reason: str) -> int:
+def class_of(reason: str) -> int:
+    """Return the MessageClass of a name or of hexadecimal digits. Raises UsageError."""
     from qm.wire.message_class import MessageClass
 
     name = reason.upper().replace("-", "_").removeprefix("MQMSG_CLASS_")

@@ -16,10 +16,9 @@ from qm.cli.queues.browse import (
     browsed_row,
     confirm_choice,
     get_message,
-    parse_message_id,
     return_chosen,
 )
-from qm.cli.queues.queue import KINDS
+from qm.cli.queues.trace import trace
 from qm.client.search import message_id_text
 
 COLUMNS = ("lookup_id", "label", "priority", "bytes", "arrived", "body")
@@ -30,8 +29,6 @@ _ACKNOWLEDGEMENTS = {
     "nack-reach-queue": 4,
     "nack-receive": 12,
 }
-_UNTRACED = ("order", "notification", "connector")
-_TRACED = tuple(kind for kind in KINDS if kind not in _UNTRACED)
 
 
 @click.group()
@@ -441,37 +438,7 @@ def return_messages(
     return_chosen(connection, name_of, lookup_ids, target, output)
 
 
-@message.command()
-@click.argument("message_id")
-@output_option
-@connected
-def trace(connection: Connection, message_id: str, output: str) -> None:
-    r"""Show which queues hold the message MESSAGE_ID: GUID\NUMBER, or 40 hexadecimal digits.
-
-    Exit code 1: none does.
-    """
-    wanted = parse_message_id(message_id)
-
-    async def work(wire: Any) -> list[dict[str, Any]]:
-        from qm.cli.queues.queue import queues_like
-        from qm.pb import control_pb2
-
-        found = []
-        for each in await queues_like(wire, kinds=_TRACED):
-            where = control_pb2.QueueName(queue_id=each.queue_id)
-            if not each.message_count:
-                continue
-            for entry in await browse(wire, where, with_bodies=False):
-                if entry.message_id == wanted:
-                    row = browsed_row(entry, "none")
-                    del row["bytes"], row["body"]
-                    found.append(row | {"queue": each.path_name})
-        return found
-
-    rows = connection.run(work)
-    show_rows(rows, ("queue", "lookup_id", "state", "reason", "arrived", "label"), output)
-    if not rows:
-        sys.exit(1)
+message.add_command(trace)
 
 
 async def _fill(found: list[Any], count: int, more: Callable[[], Awaitable[Any]]) -> None:

@@ -221,7 +221,7 @@ def test_messages_move_are_copied_returned_and_traced(qm: Qm, orders: str) -> No
     (found,) = qm.json("message", "peek", orders)
     retry = orders + ";retry"
     qm("message", "move", orders, str(place), "--to", retry)
-    (where,) = qm.json("message", "trace", found["message_id"])
+    where = qm.json("message", "trace", found["message_id"])[-1]
     assert where["queue"].endswith("orders;retry")
     qm("message", "copy", retry, str(where["lookup_id"]), "--to", orders)
     assert bodies(qm.json("message", "receive", orders)) == ["x"]
@@ -573,7 +573,8 @@ def test_messages_are_found_by_what_is_in_them(qm: Qm, orders: str) -> None:
     (row,) = qm.json("search", "rechnung")
     assert found(row["message_id"], "--in", "id") == [("orders", ["id"])]
     said = qm("search", "invoice", "--limit", "1")
-    assert "there may be more: --limit 1" in said.stderr
+    assert "there are more than 1: --limit" in said.stderr
+    assert "there are more" not in qm("search", "invoice", "--limit", "3").stderr
     said = qm("search", "nowhere", "--look-at", "2", exit_code=1)
     assert "only 2 messages were looked at" in said.stderr
     qm("search", "", exit_code=USAGE)
