@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from qm.archive.carried import CarriedMessages
 from qm.archive.checkpoints import CHECKPOINT_NAME, CHECKPOINTS_FOLDER, decode_checkpoint
+from qm.archive.reader import ArchiveReader, Wanted
 from qm.archive.schema import Part
 from qm.load.verdict import Verdict
 from qm.model.values.limits import VERSION_OF_ENTRY_HASH
@@ -141,6 +143,26 @@ def test_totals_are_those_of_the_clients(archived: Archived) -> None:
     assert counts["refused"] == 0
     senders = {(row["source_queue_manager"], row["message_ordinal"]) for row in rows}
     assert len(senders) == verdict.sent
+
+
+def test_one_copy_of_every_operation_is_read_with_its_message(archived: Archived) -> None:
+    reader = ArchiveReader(str(archived.root))
+    found = [each.row for each in reader.operations(Wanted())]
+    assert found == max((archived.rows(node, Part.OPERATIONS) for node in NODES), key=len)
+    for row in [row for row in found if row["operation"] == "arrived"][::50]:
+        identifier = row["source_queue_manager"], row["message_ordinal"]
+        own = [each.row for each in reader.operations(Wanted(message=identifier))]
+        assert own == [
+            each
+            for each in found
+            if (each["source_queue_manager"], each["message_ordinal"]) == identifier
+        ]
+        data = reader.entry(row["body_index"])
+        assert data is not None
+        origin = CarriedMessages(row["body_index"], data).origin(row["body_ordinal"])
+        assert origin is not None
+        assert origin.peer_queue_manager == row["source_queue_manager"]
+    assert not reader.problems
 
 
 def test_streams_go_on_in_order(archived: Archived) -> None:

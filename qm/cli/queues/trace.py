@@ -203,11 +203,9 @@ class _Traced:
         """Add what the archive has of it."""
         from qm.archive.reader import Wanted
 
-        # What was before the entry that brought it to its first queue does not concern it.
-        first = min((entry.entry_index for _, entry in self._held), default=0)
         source, ordinal = self._message_id[:16], int.from_bytes(self._message_id[16:], "little")
         contents = Contents(archive)
-        for found in archive.operations(Wanted(message=(source, ordinal), first=first)):
+        for found in archive.operations(Wanted(message=(source, ordinal))):
             if len(self._events) >= EVENTS_MAX:
                 click.echo(
                     f"there are more than {EVENTS_MAX} events: these are the first", err=True

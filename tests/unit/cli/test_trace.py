@@ -276,7 +276,8 @@ def test_messages_that_have_left_are_found_in_the_archive(qm: Archiving) -> None
     assert first in found("--since", "1h", "--limit", "1000")
     assert found("--until", "2020-01-01", exit_code=1) == []
     assert found("bill", "--since", "2120-01-01", exit_code=1) == []
-    said = qm("search", "--label", "bill", "--limit", "1", *archive, "--archive-only")
+    by_url = ("--archive", f"file://{qm.archive}", "--archive-only")
+    said = qm("search", "--label", "bill", "--limit", "1", *by_url)
     assert "there are more than 1: --limit" in said.stderr
     said = qm("search", "--label", "nothing", "--look-at", "1", *archive, exit_code=1)
     assert "only 1 messages were looked at" in said.stderr
