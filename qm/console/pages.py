@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from qm.archive.reasons import reason_name
 from qm.client.message import Message
 from qm.client.search import PLACES, found_in
 from qm.client.values import python_value, value_of
@@ -21,6 +22,9 @@ _SORTS: Final[Mapping[str, Callable[[pb.Queue], Any]]] = {
     "messages": lambda queue: -queue.message_count,
     "bytes": lambda queue: -queue.total_bytes,
 }
+MESSAGE_ID_BYTES: Final = 20
+SCANNED_ITEMS: Final = 1_000
+"""Messages that a call looks at where few are shown."""
 SEARCH_MAX_S: Final = 2.0
 """A page is there within 3 s; it says how far the search came."""
 _UNREAD: Final = (pb.ORDER, pb.NOTIFICATION, pb.CONNECTOR)
@@ -41,6 +45,7 @@ class Pages(PageGroup):
             web.get("/queues", self._queues),
             web.post("/queues", self._create),
             web.get("/search", self._search),
+            web.get("/trace", self._trace),
             web.get(queue, self._queue),
             web.post(f"{queue}/set", self._set),
             web.post(f"{queue}/purge", self._purge),
@@ -209,8 +214,41 @@ class Pages(PageGroup):
             is_whole=is_whole,
         )
 
+    async def _trace(self, request: web.Request) -> web.Response:
+        """Where a message and its acknowledgments are: what is found in the time of a page."""
+        try:
+            identifier = bytes.fromhex(request.query.get("id", ""))
+        except ValueError:
+            identifier = b""
+        if len(identifier) != MESSAGE_ID_BYTES:
+            raise web.HTTPBadRequest(reason="a message's identifier has 40 hexadecimal digits")
+        held: list[tuple[Any, Any]] = []
+        told: list[tuple[Any, Any, str]] = []
+        is_whole = True
+        try:
+            async with asyncio.timeout(SEARCH_MAX_S):
+                async for queue, entry in self._messages(request, message_id=identifier):
+                    held.append((queue, entry))
+                async for queue, entry in self._messages(request, correlation_id=identifier):
+                    if entry.properties.message_class:
+                        told.append((queue, entry, reason_name(entry.properties.message_class)))
+        except TimeoutError:
+            is_whole = False
+        return self.render(
+            request,
+            "trace.html.j2",
+            message_id=identifier,
+            held=held[:PAGE_ITEMS],
+            told=told[:PAGE_ITEMS],
+            is_whole=is_whole and max(len(held), len(told)) <= PAGE_ITEMS,
+        )
+
     async def _messages(
-        self, request: web.Request, pattern: str, with_bodies: bool
+        self,
+        request: web.Request,
+        pattern: str = "",
+        with_bodies: bool = False,
+        **identifiers: bytes,
     ) -> AsyncIterator[tuple[Any, Any]]:
         view = data_pb2.PROPERTIES if with_bodies else data_pb2.PROPERTIES_WITHOUT_BODY
         for queue in await self._all_queues(request, f"*{pattern}*" if pattern else "", []):
@@ -220,9 +258,11 @@ class Pages(PageGroup):
             while True:
                 wanted = pb.BrowseRequest(
                     queue=pb.QueueName(queue_id=queue.queue_id),
-                    page_size=PAGE_ITEMS,
+                    page_size=SCANNED_ITEMS if identifiers else PAGE_ITEMS,
                     page_token=token,
                     view=view,
+                    message_id=identifiers.get("message_id", b""),
+                    correlation_id=identifiers.get("correlation_id", b""),
                 )
                 reply = await self.call(request, lambda s: s.messages.Browse, wanted)
                 for entry in reply.messages:

@@ -96,6 +96,7 @@ def test_every_page_is_seen_and_read_by_everybody() -> None:
                 "transactions": f"{base}/transactions",
                 "events": f"{base}/events",
                 "search": f"{base}/search?text=script",
+                "trace": f"{base}/trace?id={'ab' * 20}",
                 "peers": f"{base}/peers",
                 "opens": f"{base}/opens",
                 "certificates": f"{base}/certificates?who=admin",

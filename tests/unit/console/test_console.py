@@ -507,6 +507,30 @@ async def test_messages_are_found_by_what_is_in_them(made: Clients) -> None:
 
 
 @scenario()
+async def test_a_message_is_traced_with_its_copies_and_acknowledgments(made: Clients) -> None:
+    async with browser(made) as found:
+        await sign_in(made, found)
+        await queue_with(made, found, "told")
+        one = Message(
+            body=b"x", acknowledgements=5, administration_queue="DIRECT=OS:QUORATE\\private$\\told"
+        )
+        link = await queue_with(made, found, "traced", one)
+        (key,) = await keys(found, link)
+        _, text = await found.get(f"{link}/{key}")
+        (trace,) = re.findall(r'href="(/trace\?id=[0-9a-f]{40})"', text)
+        status, text = await found.get(trace)
+        assert status == 200
+        assert f'href="{link}/{key}"' in text
+        assert "ACK_REACH_QUEUE" in text
+        assert "There may be more" not in text
+        await found.post(f"{link}/{key}/delete")
+        _, text = await found.get(trace)
+        assert "No queue holds it" in text
+        for query in ("", "?id=zz", "?id=abcd"):
+            assert (await found.get(f"/trace{query}"))[0] == 400
+
+
+@scenario()
 async def test_settings_change_one_at_a_time(made: Clients) -> None:
     async with browser(made) as found:
         await sign_in(made, found)
