@@ -38,6 +38,8 @@ CLASSES = {
     "MSMQTransactionDispenser": "d7d6e084-dccd-11d0-aa4b-0060970debae",
     "MSMQApplication": "d7d6e086-dccd-11d0-aa4b-0060970debae",
 }
+DISPID_PROPERTYPUT = 0xFFFF_FFFD
+"""-3: which argument is the new value."""
 PATH = ".\\private$\\objects"
 
 
@@ -87,9 +89,13 @@ class Late:
                 parameters["rgvarg"].append(each)
         else:
             parameters["rgvarg"] = NULL
-        parameters["rgdispidNamedArgs"] = NULL
+        is_put = flags == DISPATCH_PROPERTYPUT
+        if is_put:
+            parameters["rgdispidNamedArgs"].append(DISPID_PROPERTYPUT)
+        else:
+            parameters["rgdispidNamedArgs"] = NULL
         parameters["cArgs"] = len(values)
-        parameters["cNamedArgs"] = 0
+        parameters["cNamedArgs"] = int(is_put)
         answer = self.dispatch.Invoke(self.number(name), 0x409, flags, parameters, 0, [], [])
         return answer["pVarResult"]["_varUnion"]
 

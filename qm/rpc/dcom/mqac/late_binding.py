@@ -123,8 +123,10 @@ def _places(method: Method, late: LateCall, given: int, wanted: int) -> list[int
     names = list(late.arguments.names or ())
     places = [-1] * wanted
     positional = given - len(names)
-    if late.flags & PUTS and names == [DISPID_PROPERTYPUT]:
-        # The new value is the argument with this name; properties here have no others.
+    if late.flags & PUTS:
+        # This name tells the new value [MS-OAUT 2.2.32.1]; properties here have no other arguments.
+        if names != [DISPID_PROPERTYPUT]:
+            raise Refusal(Hresult.DISP_E_PARAMNOTFOUND, 0)
         if given != 1 or wanted != 1:
             raise ComError(Hresult.DISP_E_BADPARAMCOUNT)
         return [0]

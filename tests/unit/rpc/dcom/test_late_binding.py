@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from qm.rpc.dcom.automation.dispatch import InvokeFlag, arguments_of
+from qm.rpc.dcom.automation.dispatch import (
+    DISPID_PROPERTYPUT,
+    Arguments,
+    InvokeFlag,
+    arguments_of,
+)
+from qm.rpc.dcom.automation.variant import Variant
+from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.interface import Fault
 from qm.rpc.pdu.codes import FaultStatus
@@ -63,6 +70,35 @@ def test_members_that_are_not_there_and_arguments_that_do_not_fit() -> None:
             with pytest.raises(ComError) as misfit:
                 await info.call("Open", "one", 0)
             assert misfit.value.status == Hresult.DISP_E_TYPEMISMATCH
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-OAUT-3.1.4.4-01")
+def test_a_put_says_by_its_name_which_argument_is_the_new_value() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            info = await program.queue_info()
+            await info.put("Label", "before")
+            one = Variant(VarType.BSTR, "after")
+            put, put_ref = InvokeFlag.PROPERTYPUT, InvokeFlag.PROPERTYPUTREF
+            for flags, names, values, wanted in (
+                (put, [], [one], Hresult.DISP_E_PARAMNOTFOUND),
+                (put, [0], [one], Hresult.DISP_E_PARAMNOTFOUND),
+                (put, [], [], Hresult.DISP_E_PARAMNOTFOUND),
+                (put_ref, [], [one], Hresult.DISP_E_PARAMNOTFOUND),
+                (put, [DISPID_PROPERTYPUT, 0], [one, one], Hresult.DISP_E_PARAMNOTFOUND),
+                (put, [DISPID_PROPERTYPUT], [one, one], Hresult.DISP_E_BADPARAMCOUNT),
+            ):
+                given = Arguments(values, names, 0, 0)
+                _, told, place, _, status = await info.invoke("Label", flags, given)
+                assert (status, told.scode, place) == (wanted, 0, 0)
+                assert await info.get("Label") == "before"
+            named = Arguments([one], [DISPID_PROPERTYPUT], 0, 0)
+            assert (await info.invoke("Label", put, named))[-1] == Hresult.S_OK
+            assert await info.get("Label") == "after"
             program.close()
 
     run(scenario())
