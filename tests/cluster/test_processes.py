@@ -103,8 +103,8 @@ def client(layout: Layout, nodes: list[DevNode]) -> Client:
     return Client([node.api for node in nodes], tls=tls)
 
 
-async def create_queue(layout: Layout, nodes: list[DevNode], name: str) -> None:
-    await ask(layout, nodes, "queue", "create", f".\\private$\\{name}")
+async def create_queue(layout: Layout, nodes: list[DevNode], name: str, *more: str) -> None:
+    await ask(layout, nodes, "queue", "create", f".\\private$\\{name}", *more)
 
 
 async def ask(layout: Layout, nodes: list[DevNode], *arguments: str) -> str:

@@ -107,9 +107,9 @@ def rpc_layout(folder: Path, section: str) -> Layout:
     return layout
 
 
-async def add_account(layout: Layout, nodes: list[DevNode]) -> None:
+async def add_account(layout: Layout, nodes: list[DevNode], user: str = USER) -> None:
     code, said = await qm(
-        *("user", "add", USER, "--password", PASSWORD, "--group", "S-1-5-32-544"),
+        *("user", "add", user, "--password", PASSWORD, "--group", "S-1-5-32-544"),
         *("--endpoint", ",".join(node.api for node in nodes)),
         *("--tls-authority", str(layout.pki / "authority.pem")),
         *("--tls-certificate", str(layout.pki / "admin.pem")),

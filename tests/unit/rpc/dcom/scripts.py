@@ -49,8 +49,8 @@ def iid(name: str) -> bytes:
 class Program:
     """A program of one user on another computer."""
 
-    def __init__(self, host: str, user: str = "alice") -> None:
-        logon = Logon(lambda: NtlmClient(user, "pw", "", secrets.token_bytes) if user else None)
+    def __init__(self, host: str, user: str = "alice", password: str = "pw") -> None:
+        logon = Logon(lambda: NtlmClient(user, password, "", secrets.token_bytes) if user else None)
         self.server = Server(host, MAPPER_PORT, logon)
 
     async def create(self, name: str) -> Late:
