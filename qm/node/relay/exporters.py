@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import grpc.aio
@@ -48,20 +49,19 @@ class RelayedExporters(OtherNodes):
         self._unanswered = metrics.counter("quorate_dcom_unanswered_total")
         self._log = LimitedLog(_LOGGER, now)
 
-    def _name(self, node: int) -> str | None:
-        """Return the member with a number; None for this node's, and where two have it."""
-        if node == self._own:
-            return None
-        named = [name for name in self._others() if number_of(name) == node]
-        return named[0] if len(named) == 1 else None
+    def _names(self) -> Mapping[int, str]:
+        """Return the other members by number, without this node's and those that two have."""
+        names = list(self._others())
+        count = Counter([self._own, *map(number_of, names)])
+        return {number_of(name): name for name in names if count[number_of(name)] == 1}
 
     @override
-    def has(self, node: int) -> bool:
-        return self._name(node) is not None
+    def numbers(self) -> Collection[int]:
+        return self._names().keys()
 
     @override
     async def ask(self, node: int, question: Question) -> bytes:
-        name = self._name(node)
+        name = self._names().get(node)
         if name is None:
             raise Unanswered(f"there is no node {node}")
         request = relay_pb2.AskExporterRequest(

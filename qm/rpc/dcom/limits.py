@@ -26,6 +26,8 @@ PING_PERIOD_S: Final = 120.0
 """[MS-DCOM] 3.2.6.1."""
 UNPINGED_MAX_S: Final = 3 * PING_PERIOD_S
 """After this time without a ping or a call an object is released [MS-DCOM 3.1.2.2]."""
+POINTERS_PER_REQUEST_MAX: Final = 4_096
+"""Of one ORPC call, such as elements of arrays: what is read is read at once, in the event loop."""
 OBJREF_MAX_BYTES: Final = 4_096
 STRING_BINDINGS_MAX: Final = 64
 EXTENSIONS_MAX: Final = 16

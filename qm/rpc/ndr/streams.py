@@ -5,7 +5,7 @@ pointers, each with its own targets behind it [C706 14.3.12.3]. So a reader and 
 of what is still to come; `flush` works it off, depth first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, Final, Protocol
 
@@ -37,9 +37,11 @@ class Writable(Protocol):
 class Reader:
     """A stub, from its first byte on."""
 
-    __slots__ = ("_checks", "_later", "_pointers", "_shared", "at", "order", "raw")
+    __slots__ = ("_checks", "_later", "_pointers", "_pointers_max", "_shared", "at", "order", "raw")
 
-    def __init__(self, raw: bytes, order: str = "<") -> None:
+    def __init__(
+        self, raw: bytes, order: str = "<", pointers_max: int = POINTERS_PER_STUB_MAX
+    ) -> None:
         """`order`: "<" or ">", the byte order of the PDU's drep."""
         self.raw = raw
         self.order = order
@@ -48,6 +50,7 @@ class Reader:
         self._checks: list[Callable[[], None]] = []
         self._shared: dict[int, list[Callable[[Any], None]] | tuple[Any]] = {}
         self._pointers = 0
+        self._pointers_max = pointers_max
 
     @property
     def left(self) -> int:
@@ -67,10 +70,23 @@ class Reader:
         self.at = at + size
         return shape.unpack_from(self.raw, at)[0]
 
+    def unpack_each(self, shape: Struct, count: int) -> list[Any]:
+        """Read so many of them, which takes a fraction of the time of reading one after another."""
+        if not count:
+            return []
+        self.align(shape.size)
+        return [value for (value,) in shape.iter_unpack(self.take(count * shape.size))]
+
     def u32(self) -> int:
         """Read an unsigned long, such as a count or a referent."""
         value: int = self.unpack(_U32[self.order])
         return value
+
+    def referents(self, count: int) -> list[int]:
+        """Read the pointers of an array. Raises BadStub for more than a stub may have."""
+        if count > self._pointers_max:
+            raise BadStub(f"an array of more than {self._pointers_max} pointers")
+        return self.unpack_each(_U32[self.order], count)
 
     def take(self, size: int) -> bytes:
         """Read bytes without alignment."""
@@ -94,8 +110,8 @@ class Reader:
         `shared`: the referent of a full pointer, whose target is read once.
         """
         self._pointers += 1
-        if self._pointers > POINTERS_PER_STUB_MAX:
-            raise BadStub(f"more than {POINTERS_PER_STUB_MAX} pointers")
+        if self._pointers > self._pointers_max:
+            raise BadStub(f"more than {self._pointers_max} pointers")
         if shared:
             known = self._shared.get(shared)
             if isinstance(known, tuple):
@@ -154,6 +170,12 @@ class Writer:
         """Write one aligned scalar."""
         self.align(shape.size)
         self.raw += shape.pack(value)
+
+    def pack_each(self, shape: Struct, values: Sequence[Any]) -> None:
+        """Write many of them."""
+        if values:
+            self.align(shape.size)
+            self.raw += b"".join(map(shape.pack, values))
 
     def u32(self, value: int) -> None:
         """Write an unsigned long."""

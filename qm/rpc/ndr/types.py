@@ -4,7 +4,7 @@ A type reads a value from a `Reader` and writes one to a `Writer`. A pointer tha
 `Pending`, which the construction around it replaces by the target once that is read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Any, Final, Generic, TypeVar
@@ -41,6 +41,15 @@ class Type(Generic[T]):
     def write(self, writer: Writer, value: T) -> None:
         """Write a value."""
         raise NotImplementedError
+
+    def read_each(self, reader: Reader, count: int) -> list[T]:
+        """Read an array's elements."""
+        return [self.read(reader) for _ in range(count)]
+
+    def write_each(self, writer: Writer, values: Sequence[T]) -> None:
+        """Write an array's elements."""
+        for value in values:
+            self.write(writer, value)
 
     def read_counted(self, reader: Reader, count: int) -> T:
         """Read a conformant value whose count was read before."""
@@ -88,6 +97,14 @@ class Scalar(Type[int]):
     @override
     def write(self, writer: Writer, value: int) -> None:
         writer.pack(self._shapes["<"], value)
+
+    @override
+    def read_each(self, reader: Reader, count: int) -> list[int]:
+        return reader.unpack_each(self._shapes[reader.order], count)
+
+    @override
+    def write_each(self, writer: Writer, values: Sequence[int]) -> None:
+        writer.pack_each(self._shapes["<"], values)
 
 
 U8: Final = Scalar("B")
@@ -310,7 +327,7 @@ class Array(Type[list[T]]):
     def read_counted(self, reader: Reader, count: int) -> list[T]:
         if count > self._max or count * self._element.size_min > reader.left:
             raise BadStub(f"{count} elements in {reader.left} bytes")
-        found = [self._element.read(reader) for _ in range(count)]
+        found = self._element.read_each(reader, count)
         for k, value in enumerate(found):
             settle(reader, value, partial(found.__setitem__, k))
         return found
@@ -326,8 +343,7 @@ class Array(Type[list[T]]):
 
     @override
     def write_counted(self, writer: Writer, value: list[T]) -> None:
-        for each in value:
-            self._element.write(writer, each)
+        self._element.write_each(writer, value)
 
 
 class ByteArray(Type[bytes]):
@@ -440,6 +456,11 @@ class Unique(Type[T | None]):
     @override
     def read(self, reader: Reader) -> Any:
         return Pending(self._target) if reader.u32() else None
+
+    @override
+    def read_each(self, reader: Reader, count: int) -> list[Any]:
+        target = self._target
+        return [Pending(target) if referent else None for referent in reader.referents(count)]
 
     @override
     def write(self, writer: Writer, value: T | None) -> None:

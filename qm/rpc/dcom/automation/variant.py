@@ -4,6 +4,7 @@ Nesting is bounded by the reader, which follows 16 pointers and no more: a varia
 behind two, an array behind three.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 from struct import Struct
@@ -108,6 +109,14 @@ class _Little(Type[Any]):
     @override
     def write(self, writer: Writer, value: Any) -> None:
         writer.pack(self._shape, value)
+
+    @override
+    def read_each(self, reader: Reader, count: int) -> list[Any]:
+        return reader.unpack_each(self._shape, count)
+
+    @override
+    def write_each(self, writer: Writer, values: Sequence[Any]) -> None:
+        writer.pack_each(self._shape, values)
 
 
 class _Decimal(Type[Decimal]):

@@ -12,8 +12,13 @@ import msgspec
 from typing_extensions import override
 
 from qm.rpc.dcom.hresults import ComError, Hresult
-from qm.rpc.dcom.limits import EXTENSION_MAX_BYTES, EXTENSIONS_MAX
+from qm.rpc.dcom.limits import (
+    EXTENSION_MAX_BYTES,
+    EXTENSIONS_MAX,
+    POINTERS_PER_REQUEST_MAX,
+)
 from qm.rpc.interface import Interface, Operation
+from qm.rpc.limits import POINTERS_PER_STUB_MAX
 from qm.rpc.ndr.streams import BadStub, Reader, Writer
 from qm.rpc.ndr.types import Array, Parameters, Pending, Type, Unique, settle
 from qm.rpc.pdu.bind import Syntax
@@ -195,12 +200,15 @@ COM_VERSION: Final = _Version()
 class Listed(Parameters[list[Any]]):
     """Parameters whose values are a list in their order."""
 
-    def __init__(self, types: Sequence[Type[Any]]) -> None:
+    def __init__(
+        self, types: Sequence[Type[Any]], pointers_max: int = POINTERS_PER_STUB_MAX
+    ) -> None:
         self.types: Final = tuple(types)
+        self._pointers_max = pointers_max
 
     @override
     def unmarshal(self, stub: bytes, order: str = "<") -> tuple[list[Any], int]:
-        reader = Reader(stub, order)
+        reader = Reader(stub, order, self._pointers_max)
         found: list[Any] = []
         for place, one in enumerate(self.types):
             value = one.read(reader)
@@ -223,7 +231,8 @@ def orpc_operation(
     name: str, takes: Sequence[Type[Any]], gives: Sequence[Type[Any]] = ()
 ) -> Operation:
     """Return a method whose request begins with ORPCTHIS and whose response with ORPCTHAT."""
-    return Operation(name, Listed((ORPC_THIS, *takes)), Listed((ORPC_THAT, *gives)))
+    given = Listed((ORPC_THIS, *takes), POINTERS_PER_REQUEST_MAX)
+    return Operation(name, given, Listed((ORPC_THAT, *gives)))
 
 
 def orpc_interface(name: str, iid: Guid, operations: dict[int, Operation]) -> Interface:

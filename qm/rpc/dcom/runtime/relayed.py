@@ -36,8 +36,8 @@ class Question(msgspec.Struct, frozen=True):
 class OtherNodes(Protocol):
     """The other nodes of the cluster."""
 
-    def has(self, node: int) -> bool:
-        """Whether a node has this number."""
+    def numbers(self) -> Collection[int]:
+        """Return the numbers of those that can be asked."""
 
     async def ask(self, node: int, question: Question) -> bytes:
         """Return a node's answer, NDR in little endian. Raises Unanswered."""
@@ -47,8 +47,8 @@ class NoOthers(OtherNodes):
     """Of a node alone."""
 
     @override
-    def has(self, node: int) -> bool:
-        return False
+    def numbers(self) -> Collection[int]:
+        return ()
 
     @override
     async def ask(self, node: int, question: Question) -> bytes:
@@ -99,9 +99,10 @@ class Parts:
 def by_node(oids: Iterable[int], others: OtherNodes, own: int) -> dict[int, list[int]]:
     """Group objects by the node to ask; this one for those of no other."""
     found: dict[int, list[int]] = {}
+    known = others.numbers()
     for oid in oids:
         node = node_of(oid)
-        found.setdefault(node if others.has(node) else own, []).append(oid)
+        found.setdefault(node if node in known else own, []).append(oid)
     return found
 
 

@@ -119,7 +119,7 @@ class Resolver:
         _check(operation, given)
         owner, dialled = self._places.owner(call), call.local[0]
         home = node_of(_subject(operation, given))
-        if self._others.has(home):
+        if home in self._others.numbers():
             return self._answer_elsewhere(home, operation, given, owner, dialled)
         return self._answer(operation, given, owner, dialled)
 

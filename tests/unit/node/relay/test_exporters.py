@@ -27,7 +27,7 @@ class World:
         )
 
     def known(self, *numbers: int) -> list[bool]:
-        return [self.exporters.has(number) for number in numbers]
+        return [number in self.exporters.numbers() for number in numbers]
 
     async def ask(self, node: int) -> bytes:
         return await self.exporters.ask(node, Question(1, b"", Owner("a", "b"), "vip"))

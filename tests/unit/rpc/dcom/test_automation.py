@@ -20,8 +20,10 @@ from qm.rpc.dcom.automation.variant import (
 )
 from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
 from qm.rpc.dcom.hresults import Hresult
-from qm.rpc.dcom.runtime.orpc import Listed
+from qm.rpc.dcom.limits import POINTERS_PER_REQUEST_MAX
+from qm.rpc.dcom.runtime.orpc import Listed, OrpcThis
 from qm.rpc.ndr.streams import BadStub, Reader, Writer
+from qm.rpc.ndr.types import U32, U64, Array
 from tests.unit.rpc.vectors import vector
 
 ONE = Listed((VARIANT,))
@@ -146,6 +148,39 @@ def test_an_array_of_gigabytes_is_refused_before_anything_is_made(at: int, value
     struct.pack_into("<I", raw, at, value)
     with pytest.raises(BadStub):
         read(bytes(raw))
+
+
+@pytest.mark.spec("RP-OUR-limits-04")
+@pytest.mark.parametrize("text", ["", None])
+def test_a_call_has_fewer_pointers_than_an_answer(text: str | None) -> None:
+    takes, count = DISPATCH_OPERATIONS[6].takes, POINTERS_PER_REQUEST_MAX
+    for items, is_read in (([text] * (count // 2), True), ([text] * (count + 1), False)):
+        texts = array_of(VarType.BSTR, items)
+        stub = takes.marshal(
+            [OrpcThis(bytes(16)), 0, bytes(16), 0, 4, arguments_of([texts], [-3]), 0, [], []]
+        )
+        if is_read:
+            (_, _, _, _, _, arguments, *_), _ = takes.unmarshal(stub)
+            assert arguments.values == [texts]
+        else:
+            with pytest.raises(BadStub, match="pointers"):
+                takes.unmarshal(stub)
+        assert ONE.unmarshal(ONE.marshal([texts]))[0] == [texts]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_numbers_of_an_array_are_read_alike_together_and_alone(order: str) -> None:
+    numbers = [0, 1, (1 << 64) - 1, 7]
+    packed = struct.pack(f"{order}4xI4Q", 4, *numbers)
+    reader = Reader(packed, order)
+    reader.u32()
+    assert Array(U64).read(reader) == numbers
+    assert reader.left == 0
+    together = Listed((U32, Array(U64)))
+    assert together.unmarshal(together.marshal([9, numbers]))[0] == [9, numbers]
+    assert together.unmarshal(together.marshal([9, []]))[0] == [9, []]
+    with pytest.raises(BadStub):
+        together.unmarshal(together.marshal([9, numbers])[:-1])
 
 
 @pytest.mark.spec("RP-OAUT-2.2.29.1-02")

@@ -1,6 +1,7 @@
 """Clients whom a balancer leads to another node than the one that has their objects."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -31,6 +32,8 @@ class Cluster:
         self.who = ALICE
         self.made = {number: Made(number) for number in numbers}
         self.down: set[int] = set()
+        self.looks = 0
+        """How often a node has asked which others there are."""
         self.asked: list[tuple[int, Question]] = []
         self.resolvers = {number: self._resolver(number) for number in numbers}
 
@@ -61,8 +64,9 @@ class Others(OtherNodes):
         self.cluster, self.own = cluster, own
 
     @override
-    def has(self, node: int) -> bool:
-        return node != self.own and node in self.cluster.made
+    def numbers(self) -> Collection[int]:
+        self.cluster.looks += 1
+        return self.cluster.made.keys() - {self.own}
 
     @override
     async def ask(self, node: int, question: Question) -> bytes:
@@ -114,6 +118,17 @@ def test_a_ping_at_any_node_keeps_objects_alive() -> None:
     assert cluster.call(3, "complex_ping", number, 2, 0, 1, None, [ref.oid]) == [number, 0, 0]
     cluster.pass_time(UNPINGED_MAX_S + 1)
     assert len(cluster.made[2].released) == 1
+
+
+def test_a_ping_of_many_objects_looks_for_their_nodes_once() -> None:
+    cluster = Cluster(1, 2)
+    ref = cluster.made[1].export(Thing())
+    nobody = [node << 48 | number for node in range(9) for number in range(1, 500)]
+    given = (0, 1, len(nobody) + 1, len(nobody), [ref.oid, *nobody], nobody)
+    number, _, status = cluster.call(1, "complex_ping", *given)
+    assert (node_of(number), status) == (1, UNKNOWN_OBJECT)
+    assert cluster.looks <= 6, "a few times, whatever it adds: here and at the other node"
+    assert cluster.ping(1, number) == 0
 
 
 def test_a_set_may_have_objects_of_several_nodes() -> None:
