@@ -30,6 +30,7 @@ from tests.hostile.msmq import (
     slow_readers,
     tiny_missing,
 )
+from tests.hostile.objects import dcom
 from tests.hostile.rpc import rpc
 from tests.hostile.victim import Attack, Count, Victim
 from tests.hostile.web import fuzz_http
@@ -50,6 +51,7 @@ CLASSES: dict[str, tuple[Attack, ...]] = {
     "fuzz_udp": (fuzz_udp,),
     "console": (console,),
     "rpc": (rpc,),
+    "dcom": (dcom,),
     "many_guids": (many_guids,),
     "many_names": (many_names,),
     "dead_destinations": (dead_destinations,),

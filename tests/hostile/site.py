@@ -23,6 +23,7 @@ from qm.pb import control_pb2
 from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.users_file import User
 from tests.hostile.calls import FOREIGN, STRANGER
+from tests.hostile.objects import HOARDER, OTHER
 from tests.hostile.rpc import PASSWORD, USER
 from tests.unit.rpc.users import write_users
 
@@ -66,13 +67,14 @@ class Site(NamespaceTarget):
 
     @override
     def _configure(self, node: DevNode) -> None:
-        """Serve RPC, to an account that an attacker has."""
+        """Serve RPC and objects, to accounts that attackers have."""
         super()._configure(node)
         users = self._layout.folder / "users.toml"
-        write_users(users, [User(USER, nt_hash(PASSWORD).hex())])
+        hash_ = nt_hash(PASSWORD).hex()
+        write_users(users, [User(user, hash_) for user in (USER, OTHER, HOARDER)])
         path = json.dumps(str(users.resolve()))
         with self._layout.config(node.name).open("a", encoding="utf-8") as config:
-            config.write(f"\n[rpc]\nenabled = true\nusers_file = {path}\n")
+            config.write(f"\n[rpc]\nenabled = true\nobjects = true\nusers_file = {path}\n")
 
     def _on(self, host: str, *argv: str, text: str = "") -> None:
         command = self.spaces.command(host, *argv)
