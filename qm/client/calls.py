@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 from uuid import uuid4
 
 import grpc
@@ -40,6 +40,7 @@ _OPTIONS: Final = (
 Request__contra = TypeVar("Request__contra", contravariant=True)
 Reply__co = TypeVar("Reply__co", covariant=True)
 _Q = TypeVar("_Q")
+_S = TypeVar("_S")
 _R = TypeVar("_R")
 
 
@@ -87,24 +88,42 @@ class Method(Protocol[Request__contra, Reply__co]):
         """Start the call."""
 
 
+class _Service(Generic[_S]):
+    """A service's stubs, made when they are first used."""
+
+    def __init__(self, make: Callable[[aio.Channel], _S]) -> None:
+        self._make = make
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, stubs: "Stubs", owner: type) -> _S:
+        made = self._make(stubs.channel)
+        # Found before this descriptor from now on.
+        stubs.__dict__[self._name] = made
+        return made
+
+
 class Stubs:
-    """Stubs of every service over one channel."""
+    """Stubs of every service over one channel; few clients use more than two or three of them."""
 
     def __init__(self, channel: aio.Channel) -> None:
         self.channel = channel
-        self.data = data_pb2_grpc.DataStub(channel)
-        self.cluster = control_pb2_grpc.ClusterControlStub(channel)
-        self.queues = control_pb2_grpc.QueueControlStub(channel)
-        self.outgoing = control_pb2_grpc.OutgoingControlStub(channel)
-        self.peers = control_pb2_grpc.PeerControlStub(channel)
-        self.keys = control_pb2_grpc.KeyControlStub(channel)
-        self.directory = control_pb2_grpc.DirectoryControlStub(channel)
-        self.certificates = control_pb2_grpc.CertificateControlStub(channel)
-        self.messages = control_pb2_grpc.MessageControlStub(channel)
-        self.console = control_pb2_grpc.ConsoleControlStub(channel)
-        self.clients = control_pb2_grpc.ClientControlStub(channel)
-        self.definitions = control_pb2_grpc.DefinitionControlStub(channel)
-        self.nodes = control_pb2_grpc.NodeControlStub(channel)
+
+    data = _Service(data_pb2_grpc.DataStub)
+    cluster = _Service(control_pb2_grpc.ClusterControlStub)
+    queues = _Service(control_pb2_grpc.QueueControlStub)
+    outgoing = _Service(control_pb2_grpc.OutgoingControlStub)
+    peers = _Service(control_pb2_grpc.PeerControlStub)
+    keys = _Service(control_pb2_grpc.KeyControlStub)
+    directory = _Service(control_pb2_grpc.DirectoryControlStub)
+    certificates = _Service(control_pb2_grpc.CertificateControlStub)
+    messages = _Service(control_pb2_grpc.MessageControlStub)
+    console = _Service(control_pb2_grpc.ConsoleControlStub)
+    clients = _Service(control_pb2_grpc.ClientControlStub)
+    definitions = _Service(control_pb2_grpc.DefinitionControlStub)
+    nodes = _Service(control_pb2_grpc.NodeControlStub)
 
 
 class Calls:

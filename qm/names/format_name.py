@@ -7,6 +7,7 @@ or in the spelling of an address have one key.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -33,6 +34,8 @@ MULTIPLE_ELEMENT_NAME_MAX_CHARS: Final = 0x20_0000
 """As many characters as a packet of 4 MiB holds WCHARs; the specification has no number."""
 ELEMENTS_MAX: Final = 4096
 """Elements of one multiple-element name; the specification has no number."""
+NAMES_KEPT: Final = 1_024
+"""Single names that were read lately: on its way a message names its queues again and again."""
 DOMAIN_MAX_CHARS: Final = 255
 """Domain of a distribution list [MS-MQMQ 2.1.5]."""
 
@@ -205,6 +208,7 @@ def _element(name: SingleFormatName) -> SingleFormatName:
     return name
 
 
+@lru_cache(NAMES_KEPT)
 def _parse_single(text: str) -> SingleFormatName:
     _check_text(text)
     prefix, equals, rest = text.partition("=")

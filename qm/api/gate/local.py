@@ -6,6 +6,7 @@ the gate like everybody's: roles, counts, metrics, events, errors.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -64,40 +65,41 @@ class LocalChannel:
 
     def unary_unary(self, method: str, *_: Any, **__: Any) -> Callable[..., Awaitable[Any]]:
         """Return a callable for a method."""
+        return partial(self._call, method)
 
-        async def call(
-            request: Any,
-            *,
-            timeout: float | None = None,
-            metadata: Sequence[tuple[str, str]] | None = None,
-        ) -> Any:
-            behaviour = self._services.method(method)
-            if behaviour is None:
-                raise _error(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not offered here")
-            try:
-                async with asyncio.timeout(timeout):
-                    return await self._gate.local(
-                        method, behaviour, request, self._who, tuple(metadata or ()), self._context
-                    )
-            except CallRefused as refusal:
-                raise _refused(refusal.status) from None
-            except TimeoutError:
-                raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
-
-        return call
+    async def _call(
+        self,
+        method: str,
+        request: Any,
+        *,
+        timeout: float | None = None,
+        metadata: Sequence[tuple[str, str]] | None = None,
+    ) -> Any:
+        behaviour = self._services.method(method)
+        if behaviour is None:
+            raise _error(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not offered here")
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._gate.local(
+                    method, behaviour, request, self._who, tuple(metadata or ()), self._context
+                )
+        except CallRefused as refusal:
+            raise _refused(refusal.status) from None
+        except TimeoutError:
+            raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
 
     def stream_stream(self, method: str, *_: Any, **__: Any) -> Callable[..., Any]:
         """Return a callable that refuses: streams need a connection."""
-
-        def call(*_: Any, **__: Any) -> Any:
-            raise _error(grpc.StatusCode.UNIMPLEMENTED, f"{method} needs a connection")
-
-        return call
+        return partial(_refuse_stream, method)
 
     unary_stream = stream_unary = stream_stream
 
     async def close(self, grace: float | None = None) -> None:
         """Nothing is kept."""
+
+
+def _refuse_stream(method: str, *_: Any, **__: Any) -> Any:
+    raise _error(grpc.StatusCode.UNIMPLEMENTED, f"{method} needs a connection")
 
 
 def _error(code: grpc.StatusCode, text: str) -> grpc.aio.AioRpcError:
