@@ -232,7 +232,7 @@ bench-api: setup  ## benchmark the data plane over gRPC: three nodes as processe
 bench-people: setup  ## measure what people wait for: console, client, command line
 	$(BIN)/python -m tests.bench.people
 
-bench-rpc: setup  ## benchmark remote reads, beside those over gRPC, and readers that wait
+bench-rpc: setup  ## benchmark remote reads, beside those over gRPC, readers that wait, and objects over DCOM
 	$(BIN)/python -m tests.bench.rpc
 
 # impacket would drag other versions into the product's environment, so it gets its own.

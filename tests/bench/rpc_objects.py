@@ -25,6 +25,7 @@ ACTIVATIONS = 300
 MESSAGES = 300
 OBJECTS = 10_000
 CLIENTS = 100
+USERS = [f"user{number}" for number in range(CLIENTS)]
 _SEND, _RECEIVE = 54, 20
 """Slots of IMSMQMessage4::Send and IMSMQQueue4::Receive."""
 
@@ -36,6 +37,23 @@ async def early(program: Program, late: Late, name: str) -> Objref:
     return found
 
 
+class Meter:
+    """Calls, and how long they took."""
+
+    def __init__(self) -> None:
+        self._began, self._cpu_began = time.perf_counter(), time.process_time()
+
+    @property
+    def per_s(self) -> int:
+        """Calls in a second."""
+        return round(MESSAGES / (time.perf_counter() - self._began))
+
+    @property
+    def cpu_ms(self) -> float:
+        """Processor time of a call, of all sides."""
+        return round((time.process_time() - self._cpu_began) * 1000 / MESSAGES, 2)
+
+
 async def activations(program: Program) -> float:
     began = time.perf_counter()
     for _ in range(ACTIVATIONS):
@@ -43,41 +61,47 @@ async def activations(program: Program) -> float:
     return ACTIVATIONS / (time.perf_counter() - began)
 
 
-async def late_bound(program: Program) -> tuple[float, float]:
-    """Sends and receives per second by IDispatch."""
+async def late_bound(program: Program) -> dict[str, float]:
+    """Sends and receives by IDispatch."""
     message, target = await program.create("MSMQMessage"), await program.opened(SEND)
     await message.put("Body", b"x" * 1024)
-    began = time.perf_counter()
+    meter = Meter()
     for _ in range(MESSAGES):
         await message.call("Send", target)
-    sent = MESSAGES / (time.perf_counter() - began)
+    found = {"dcom_late_sends_per_s": meter.per_s, "dcom_late_send_cpu_ms": meter.cpu_ms}
     queue = await program.opened(RECEIVE)
-    began = time.perf_counter()
+    meter = Meter()
     for _ in range(MESSAGES):
         await queue.call("Receive", 0, False, True, 1000)
-    return sent, MESSAGES / (time.perf_counter() - began)
+    return found | {
+        "dcom_late_receives_per_s": meter.per_s,
+        "dcom_late_receive_cpu_ms": meter.cpu_ms,
+    }
 
 
-async def early_bound(program: Program) -> tuple[float, float]:
+async def early_bound(program: Program) -> dict[str, float]:
     """The same through the vtable."""
     server = program.server
     message, target = await program.create("MSMQMessage"), await program.opened(SEND)
     await message.put("Body", b"x" * 1024)
     ref, pointer = await early(program, message, "IMSMQMessage4"), write_objref(target.ref)
     interface = object_interfaces()[ref.iid]
-    began = time.perf_counter()
+    meter = Meter()
     for _ in range(MESSAGES):
         assert await server.call(ref.ipid, interface, _SEND, [pointer, OMITTED]) == [0]
-    sent = MESSAGES / (time.perf_counter() - began)
+    made = {"dcom_early_sends_per_s": meter.per_s, "dcom_early_send_cpu_ms": meter.cpu_ms}
     ref = await early(program, await program.opened(RECEIVE), "IMSMQQueue4")
     interface = object_interfaces()[ref.iid]
     given = [OMITTED, OMITTED, OMITTED, Variant(VarType.I4, 1000), OMITTED]
-    began = time.perf_counter()
+    meter = Meter()
     for _ in range(MESSAGES):
         found, status = await server.call(ref.ipid, interface, _RECEIVE, given)
         assert status == 0
         parse_objref(found)
-    return sent, MESSAGES / (time.perf_counter() - began)
+    return made | {
+        "dcom_early_receives_per_s": meter.per_s,
+        "dcom_early_receive_cpu_ms": meter.cpu_ms,
+    }
 
 
 async def memory_of_objects(program: Program) -> float:
@@ -93,10 +117,10 @@ async def memory_of_objects(program: Program) -> float:
 
 
 async def idle_clients(host: str) -> float:
-    """KiB of a client with one object, node's and client's side."""
+    """KiB of a client with one object and an account of its own, node's and client's side."""
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    programs = [Program(host) for _ in range(CLIENTS)]
+    programs = [Program(host, user) for user in USERS]
     await asyncio.gather(*(one.create("MSMQQueueInfo") for one in programs))
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -107,19 +131,14 @@ async def idle_clients(host: str) -> float:
 
 async def objects() -> dict[str, float]:
     """All keys."""
-    async with dcom_world() as world:
+    async with dcom_world(users=USERS) as world:
         node = await world.harness.leader()
         program = await world.program()
         await (await program.queue_info()).call("Create")
         await program.create("MSMQMessage")
-        report = {"dcom_activations_per_s": round(await activations(program))}
-        sent, received = await late_bound(program)
-        report |= {"dcom_sends_per_s_late": round(sent)}
-        report |= {"dcom_receives_per_s_late": round(received)}
-        sent, received = await early_bound(program)
-        report |= {"dcom_sends_per_s_early": round(sent)}
-        report |= {"dcom_receives_per_s_early": round(received)}
-        found: dict[str, float] = dict(report)
+        found: dict[str, float] = {"dcom_activations_per_s": round(await activations(program))}
+        found |= await late_bound(program)
+        found |= await early_bound(program)
         found["dcom_object_kib"] = round(await memory_of_objects(program), 2)
         found["dcom_idle_client_kib"] = round(await idle_clients(node.host), 1)
         program.close()

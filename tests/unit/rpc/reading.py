@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +64,16 @@ class RpcWorld(World):
 
 @contextlib.asynccontextmanager
 async def rpc_world(
-    count: int = 1, *, encrypt_bodies: Any = "none", **rpc: Any
+    count: int = 1, *, encrypt_bodies: Any = "none", users: Sequence[str] = (), **rpc: Any
 ) -> AsyncIterator[RpcWorld]:
-    """Nodes that serve RPC; alice is an administrator, bob is not."""
+    """Nodes that serve RPC; alice is an administrator, bob and `users` are not."""
     with tempfile.TemporaryDirectory() as folder:
-        users = Path(folder) / "users.toml"
+        accounts = Path(folder) / "users.toml"
         hash_ = nt_hash("pw").hex()
-        write_users(users, [User("alice", hash_, groups=(ADMINISTRATORS,)), User("bob", hash_)])
+        others = [User(name, hash_) for name in ("bob", *users)]
+        write_users(accounts, [User("alice", hash_, groups=(ADMINISTRATORS,)), *others])
         ports = {"mapper_port": MAPPER_PORT, "port_base": RPC_PORT}
-        section = RpcSection(enabled=True, users_file=users, **(ports | rpc))
+        section = RpcSection(enabled=True, users_file=accounts, **(ports | rpc))
 
         def change(config: NodeConfig) -> NodeConfig:
             storage = msgspec.structs.replace(config.storage, encrypt_bodies=encrypt_bodies)
