@@ -7,10 +7,14 @@ from qm.drill.scenarios.fronts import FRONTS
 from qm.drill.scenarios.membership import MEMBERSHIP
 from qm.drill.scenarios.network import NETWORK
 from qm.drill.scenarios.processes import PROCESSES
+from qm.drill.scenarios.remote_readers import REMOTE_READERS
 from qm.drill.scenarios.storage import STORAGE
 
 SCENARIOS: Final = {
     scenario.name: scenario
-    for scenario in (*PROCESSES, *CLIENTS, *NETWORK, *FRONTS, *MEMBERSHIP, *STORAGE)
+    for scenario in (
+        *(*PROCESSES, *CLIENTS, *REMOTE_READERS, *NETWORK),
+        *(*FRONTS, *MEMBERSHIP, *STORAGE),
+    )
 }
 """Scenarios by name, in the order of `qm drill list`."""

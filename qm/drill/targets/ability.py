@@ -20,6 +20,7 @@ class Ability(Enum):
     REPLACE = "give up a member and add another machine"
     BUILDS = "run another build on nodes"
     VIRTUAL_ADDRESS = "give clients a virtual address that moves between nodes"
+    REMOTE_READ = "let Windows programs read"
     PROXY = "give clients a proxy in front of the nodes"
 
 

@@ -30,6 +30,11 @@ class LimitedTarget(Target):
 
     @property
     @override
+    def rpc_port(self) -> int:
+        self.refuse(Ability.REMOTE_READ)
+
+    @property
+    @override
     def tampering(self) -> "Tampering":
         self.refuse(Ability.SYNCS)
 

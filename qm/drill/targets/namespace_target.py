@@ -66,6 +66,7 @@ class NamespaceTarget(ProcessTarget):
     @override
     def _configure(self, node: DevNode) -> None:
         """Serve at the fronts' addresses, too."""
+        super()._configure(node)
         with self._layout.config(node.name).open("a", encoding="utf-8") as config:
             config.write(self._fronts.node_section(node.host))
 

@@ -20,6 +20,7 @@ from qm.drill.targets.limited import LimitedTarget
 from qm.drill.targets.readiness import until_ready
 from qm.drill.targets.tampering import Tampering, empty
 from qm.drill.targets.target import DrillNode, NodeEnded, TargetFailed
+from qm.node.config.schema import RPC_PORT
 from qm.node.dev.layout import HOST_FIRST, DevNode, Layout
 from qm.node.membership.first_start import init_cluster, join_cluster, leave_cluster
 from qm.node.membership.join import JoinRefused
@@ -31,10 +32,20 @@ MACHINES: Final = 6
 """Number of machines for nodes, including those that join later."""
 COMPUTER_NAME: Final = "QUORATE"
 
+_MAPPER_PORT: Final = 11_350
+"""Ports below 1,024 need root."""
+_RPC_SECTION: Final = f"""
+[rpc]
+enabled = true
+mapper_port = {_MAPPER_PORT}
+port_base = {RPC_PORT}
+anonymous_receive = true
+"""
+
 _LOOPBACK: Final = frozenset(
     {
         *(Ability.PROCESSES, Ability.PAUSE, Ability.DISKS),
-        *(Ability.SCALE, Ability.REPLACE, Ability.BUILDS),
+        *(Ability.SCALE, Ability.REPLACE, Ability.BUILDS, Ability.REMOTE_READ),
     }
 )
 
@@ -94,7 +105,14 @@ class ProcessTarget(LimitedTarget):
         return list(argv)
 
     def _configure(self, node: DevNode) -> None:
-        """Add to a node's configuration what its place requires."""
+        """Add to a node's configuration what its place requires, and remote read for anybody."""
+        with self._layout.config(node.name).open("a", encoding="utf-8") as config:
+            config.write(_RPC_SECTION)
+
+    @property
+    @override
+    def rpc_port(self) -> int:
+        return RPC_PORT
 
     # Life
 

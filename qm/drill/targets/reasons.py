@@ -23,6 +23,7 @@ _STORAGE: Final = (
     *(Ability.SYNCS, Ability.SMALL_DISKS, Ability.CLOCKS),
     *(Ability.DISK_ERRORS, Ability.FOLDERS),
 )
+_OWN_RPC: Final = "its nodes read for accounts of their own, and for nobody without one"
 _NETWORKS: Final = (Ability.NETWORK, Ability.UNPLUG)
 
 REASONS: Final[Mapping[str, Mapping[Ability, str]]] = MappingProxyType(
@@ -33,13 +34,14 @@ REASONS: Final[Mapping[str, Mapping[Ability, str]]] = MappingProxyType(
             Ability.PROXY: _ONE_MACHINE,
         },
         NETNS: {},
-        HOSTS: dict.fromkeys(_STORAGE, _SEAM),
+        HOSTS: {**dict.fromkeys(_STORAGE, _SEAM), Ability.REMOTE_READ: _OWN_RPC},
         KUBERNETES: {
             **dict.fromkeys(_STORAGE, _SEAM),
             **dict.fromkeys(_NETWORKS, _NO_SHELL),
             Ability.PAUSE: _NO_SHELL,
             Ability.REPLACE: "a StatefulSet starts a lost pod under its old name: see lost-disk",
             Ability.BUILDS: "an upgrade there is `helm upgrade`",
+            Ability.REMOTE_READ: _OWN_RPC,
             Ability.PROXY: "its Service is in front of the nodes: see vip-move",
         },
     }

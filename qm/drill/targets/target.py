@@ -54,6 +54,10 @@ class Target(Protocol):
     def tls(self) -> Tls:
         """An administrator's credentials."""
 
+    @property
+    def rpc_port(self) -> int:
+        """The port of remote read, where nodes have Ability.REMOTE_READ."""
+
     async def up(self) -> None:
         """Start a fresh cluster. Raises TargetFailed."""
 
