@@ -30,7 +30,7 @@ def everything() -> Object:
     """Values that switch every optional object on."""
     values = example(CHART / "examples" / "production.yaml")
     values["leaderService"] = {"enabled": True}
-    values["rpc"] = {"enabled": True}
+    values["rpc"] = {"enabled": True, "keytabSecret": "kerberos"}
     values["toolbox"] = {"enabled": True}
     values["extraObjects"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}

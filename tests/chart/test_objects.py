@@ -582,6 +582,33 @@ def test_every_value_is_in_the_readme_and_in_the_schema() -> None:
     walk(chart().values, schema["properties"], "")
 
 
+def test_what_windows_programs_get_is_a_value() -> None:
+    given = {
+        "enabled": True,
+        "level": "integrity",
+        "anonymousReceive": True,
+        "objects": True,
+        "names": ["queues.example.com", "queues"],
+        "returnAfterMinutes": 9,
+        "keytabSecret": "kerberos",
+    }
+    objects = render(secured(rpc=given))
+    raw = node_config(objects)["rpc"]
+    keytab = Path(raw.pop("keytab"))
+    rpc = msgspec.convert(raw, RpcSection)
+    assert (rpc.level, rpc.anonymous_receive, rpc.objects) == ("integrity", True, True)
+    assert (rpc.names, rpc.return_after_minutes) == (("queues.example.com", "queues"), 9)
+    (stateful_set,) = of_kind(objects, "StatefulSet")
+    pod = stateful_set["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert str(keytab.parent) == mounts["kerberos"]
+    (secret,) = (each["secret"] for each in pod["volumes"] if each["name"] == "kerberos")
+    assert secret == {"secretName": "kerberos", "defaultMode": 0o440}
+    for off in ({"enabled": True}, {"enabled": False, "keytabSecret": "kerberos"}):
+        assert "kerberos" not in str(render(secured(rpc=off)))
+
+
 def test_each_member_has_the_port_that_its_mapper_tells() -> None:
     objects = render(secured(rpc={"enabled": True}, replicas=5, founders=3))
     rpc = msgspec.convert(node_config(objects)["rpc"], RpcSection)

@@ -30,6 +30,8 @@ CHANGED: Object = {
     "msmq.service.loadBalancerSourceRanges": ["10.0.0.0/8"],
     "msmq.service.externalTrafficPolicy": "Cluster",
     "leaderService.type": "LoadBalancer",
+    "rpc.level": "integrity",
+    "rpc.names": ["queues.example.com"],
     "rpc.service.type": "ClusterIP",
     "rpc.service.loadBalancerIP": "10.0.0.51",
     "rpc.service.externalTrafficPolicy": "Local",
