@@ -1,8 +1,12 @@
 """What a run's histories prove, as a value and as JSON."""
 
 from pathlib import Path
+from statistics import median
+from typing import Final
 
 import msgspec
+
+_MS_PER_S: Final = 1_000
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -94,6 +98,29 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     seconds: tuple[Second, ...]
     faults: tuple[Fault, ...]
     marks: tuple[Mark, ...] = ()
+
+
+def explain_p99(verdict: Verdict) -> str:
+    """Say when acknowledgements were slowest, what had happened then, and how it was otherwise."""
+    timed = {
+        one.second: one.acknowledgement_p99_ms
+        for one in verdict.seconds
+        if one.acknowledgement_p99_ms is not None
+    }
+    if not timed:
+        return "nothing was acknowledged"
+    struck: dict[int, str] = {}
+    for fault in verdict.faults:
+        end_ms = fault.at_ms + int(fault.gap_ms)
+        for second in range(fault.at_ms // _MS_PER_S, end_ms // _MS_PER_S + 2):
+            struck.setdefault(second, fault.detail)
+    slowest = max(timed, key=lambda second: timed[second])
+    cause = struck.get(slowest, "no fault: the machine or its disk was busy")
+    text = f"slowest in second {slowest}, {timed[slowest]:.1f} ms: {cause}"
+    calm = [value for second, value in timed.items() if second not in struck]
+    if calm:
+        text += f"; {median(calm):.1f} ms in the median second away from faults"
+    return text
 
 
 def write_verdict(verdict: Verdict, path: Path) -> None:

@@ -26,7 +26,7 @@ from qm.cli.packets.render import terminal
 from qm.client.calls import Calls
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
-from qm.load.verdict import Verdict
+from qm.load.verdict import Verdict, explain_p99
 from qm.load.workload import Target, Workload
 from qm.node.config.schema import MSMQ_PORT
 from qm.node.dev import pids
@@ -311,6 +311,7 @@ def print_verdict(verdict: Verdict, report: Path) -> None:
         "longest gap": f"{verdict.longest_gap_ms:.0f} ms",
         "acknowledged within": f"{verdict.acknowledgement.p50_ms:.1f} ms (p50),"
         f" {verdict.acknowledgement.p99_ms:.1f} ms (p99)",
+        "the p99": explain_p99(verdict),
     }
     console.print()
     for name, value in lines.items():

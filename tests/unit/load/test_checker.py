@@ -8,7 +8,7 @@ import pytest
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history
 from qm.load.timeline import latency
-from qm.load.verdict import Verdict, write_verdict
+from qm.load.verdict import Verdict, explain_p99, write_verdict
 
 MS = 1_000_000
 
@@ -370,3 +370,31 @@ def test_a_histogram_says_how_many_took_how_long() -> None:
     )  # fmt: skip
     assert latency([700_000]).histogram == ((1.0, 1),)
     assert latency([]).histogram == ()
+
+
+def paced(story: Story, *waits_ms: int, fault_at: int | None = None) -> Verdict:
+    """Send a message each second, acknowledged after so many milliseconds."""
+    for second, wait_ms in enumerate(waits_ms):
+        story.now_ms = second * 1_000
+        if second == fault_at:
+            story.add(EventKind.FAULT, "runner", detail="SIGKILL of n1, the leader")
+        story.sent(f"m{second}")
+        story.now_ms += wait_ms - 1
+        story.acked(f"m{second}")
+    return story.verdict()
+
+
+def test_the_p99_is_explained_by_the_fault_in_its_second(story: Story) -> None:
+    text = explain_p99(paced(story, 5, 7, 300, 6, 5, 9, fault_at=2))
+    assert text.startswith("slowest in second 2, 300.0 ms: SIGKILL of n1, the leader")
+    assert text.endswith("6.0 ms in the median second away from faults")
+
+
+def test_a_p99_without_a_fault_is_the_machine_s(story: Story) -> None:
+    text = explain_p99(paced(story, 5, 7, 300, 6, 5))
+    assert text.startswith("slowest in second 2, 300.0 ms: no fault")
+
+
+def test_there_is_no_p99_of_nothing(story: Story) -> None:
+    story.sent("a")
+    assert explain_p99(story.verdict()) == "nothing was acknowledged"
