@@ -19,7 +19,7 @@ _ALGORITHMS: Final[dict[int, hashes.HashAlgorithm]] = {
     HashAlgorithm.SHA256: hashes.SHA256(),
     HashAlgorithm.SHA512: hashes.SHA512(),
 }
-"""MD2 and MD4 are known by number and refused: forgeries of them cost next to nothing."""
+"""MD2 and MD4 are known by number and refused: forgeries of them cost next to nothing (QB-A75)."""
 _DIGESTS: Final = {
     "md5": hashlib.md5,
     "sha1": hashlib.sha1,

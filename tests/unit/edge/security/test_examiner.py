@@ -2,12 +2,15 @@
 
 import datetime
 
+import msgspec
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from qm.edge.security.examination import Finding, examine
 from qm.edge.security.examiner import Examiner, KeysSealed
+from qm.model.messages.message import Message
 from qm.model.values.commands import Facts, SignatureFact
+from qm.node.config.schema import MsmqSection
 from qm.security.sid import EVERYONE
 from qm.security.signature_input import SignatureVersion
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
@@ -198,6 +201,37 @@ def test_weak_hashes_are_facts_and_unknown_ones_are_failures(desk: Desk) -> None
     for number in (HashAlgorithm.MD2, HashAlgorithm.MD4, 0, 0xFFFF_FFFF):
         odd = replace(message, properties=replace(message.properties, hash_algorithm=number))
         assert desk.facts(odd).signature is SignatureFact.INVALID
+
+
+def configured(name: str) -> tuple[str, ...]:
+    """The hashes that count where a node is told of one."""
+    return msgspec.convert({"signature_hashes": [name]}, MsmqSection).signature_hashes
+
+
+@pytest.mark.spec("QB-6-01")
+def test_hashes_that_count_by_default_and_where_they_are_configured(desk: Desk) -> None:
+    everyday = MsmqSection().signature_hashes
+    assert "sha512" in everyday
+    names = {
+        "md5": HashAlgorithm.MD5,
+        "sha1": HashAlgorithm.SHA1,
+        "sha256": HashAlgorithm.SHA256,
+        "sha512": HashAlgorithm.SHA512,
+    }
+    assert {*everyday} == {"sha256", "sha512"}
+    for name, number in names.items():
+        facts = desk.facts(signed(plain(), hash_algorithm=number))
+        assert (facts.signature, facts.hash_algorithm) == (SignatureFact.VALID, number)
+        # Which of them count is the policy's, and each can be put on its list.
+        assert configured(name) == (name,)
+    for never, number in (("md2", HashAlgorithm.MD2), ("md4", HashAlgorithm.MD4)):
+        with pytest.raises(msgspec.ValidationError):
+            configured(never)
+        message = signed(plain())
+        odd = replace(message, properties=replace(message.properties, hash_algorithm=number))
+        assert desk.facts(odd).signature is SignatureFact.INVALID
+    (hashed,) = (one for one in fields(Message) if one.name == "hash_algorithm")
+    assert hashed.default == HashAlgorithm.SHA512, "what a sender signs with"
 
 
 @pytest.mark.spec("MQ-2.2.20.6-15", "DM-3.1.1.12-41")
