@@ -85,6 +85,8 @@ OUTBOX_IN_FLIGHT_MAX: Final = 64
 """Rows of one peer that are sent and not acknowledged."""
 OUTBOX_RETRY_S: Final = 5.0
 """After a session failed to carry them, or there was no way to the peer."""
+RESTORE_RETRY_S: Final = 5.0
+"""After no other node could restore a body that is damaged here."""
 OUTBOX_SWEEP_S: Final = 600.0
 OUTBOX_AGE_MAX_MS: Final = 7 * 24 * 3600 * 1000
 """Age at which a row is given up: its sender's default TimeToReachQueue is over (QB 6.3.6)."""

@@ -45,6 +45,8 @@ class Packed(msgspec.Struct):
     """MessageIDs whose sending is to be reported, with their report queues."""
     damage: str = ""
     """Why the next key's body cannot be read on this node."""
+    damaged: tuple[int, BodyPlace] | None = None
+    """That key, and its body."""
 
 
 class Packer:
@@ -96,7 +98,7 @@ class Packer:
                 packed.encryption_error = str(error)
                 break
             except (BodyDamaged, KeyError) as error:
-                packed.damage = str(error)
+                packed.damage, packed.damaged = str(error), (key, _place_of(position))
                 break
             packed.keys.append(key)
             packed.packets.append(packet)
@@ -108,20 +110,23 @@ class Packer:
         return packed
 
     def _packet(self, key: int, position: Position, previous_number: int | None) -> bytes:
-        place = BodyPlace(
-            position.body_index,
-            position.body_offset,
-            position.body_length,
-            position.body_ordinal,
-            position.body_crc32,
-        )
-        stored = self._addressing.addressed(self._cluster.read_body(place))
+        stored = self._addressing.addressed(self._cluster.read_body(_place_of(position)))
         stored = self._encryption.leaving(stored, self._name)
         if previous_number is None:
             return plain_packet(stored, position)
         row = rows.numbers(self._cluster.state, self._queue_id, key)
         assert row is not None, "a transactional position without its numbers"
         return transactional_packet(stored, position, row, previous_number)
+
+
+def _place_of(position: Position) -> BodyPlace:
+    return BodyPlace(
+        position.body_index,
+        position.body_offset,
+        position.body_length,
+        position.body_ordinal,
+        position.body_crc32,
+    )
 
 
 def _report_wanted(packet: bytes) -> list[tuple[int, Guid]]:

@@ -11,8 +11,10 @@ from math import inf
 
 from typing_extensions import override
 
+from qm.cluster.cluster import Unavailable
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.backlog import Backlog
+from qm.edge.outgoing.limits import RESTORE_RETRY_S
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
 from qm.edge.outgoing.link.driver import LinkDriver, LinkOwner
@@ -44,6 +46,7 @@ from qm.session import (
     OutgoingTable,
     ResendSchedule,
 )
+from qm.store.bodies.body_places import BodyPlace
 from qm.wire.guid import Guid
 from qm.wire.message_class import MessageClass
 
@@ -66,6 +69,8 @@ class QueueSender(LinkOwner):
         self._is_stopped = False
         self._introductions = 0
         """Proposals in progress without which nothing leaves."""
+        self._restoring: asyncio.Task[None] | None = None
+        """Until a body that is damaged here can be read; nothing overtakes its message."""
         self._acked = KeyBatch(context.proposals, lambda keys: TransferAcked(self._queue_id, keys))
         self._expired = self._failing(MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         self._unsendable = self._failing(MessageClass.NACK_DELETED)
@@ -109,6 +114,8 @@ class QueueSender(LinkOwner):
     def stop(self) -> None:
         """The queue is gone, or leadership is over."""
         self._is_stopped = True
+        if self._restoring is not None:
+            self._restoring.cancel()
         self._driver.stop()
 
     @property
@@ -291,7 +298,7 @@ class QueueSender(LinkOwner):
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
         """Read bodies only now, just before they are sent."""
         ending = self._expired or self._unsendable or self._unencryptable
-        if ending or self._introductions:
+        if ending or self._introductions or self._restoring is not None:
             return [], []  # nothing overtakes what is about to end (packing)
         self._load()
         dispatched = self.table.dispatch(count)
@@ -338,17 +345,34 @@ class QueueSender(LinkOwner):
                 queue=format_name_text(self._name),
                 error=packed.encryption_error,
             )
-        if packed.damage:
-            # Another replica has the body and can send it when it leads.
+        if packed.damaged is not None:
             self._count("damaged", 1)
             self._context.lines.warning(
                 "outgoing_damaged",
-                "a queue is not sent from this node: a body in it is damaged here;"
-                " transfer leadership and let this node rejoin from its peers",
+                "a queue waits: a body in it is damaged on this node and being restored from"
+                " another; if that takes long, transfer leadership",
                 queue=format_name_text(self._name),
                 error=packed.damage,
             )
-            self.stop()
+            self._restoring = asyncio.ensure_future(self._restore(*packed.damaged))
+
+    async def _restore(self, key: int, place: BodyPlace) -> None:
+        """Have a damaged body restored from another replica, and go on sending."""
+        cluster = self._context.cluster
+        while rows.sendable(cluster.state, self._queue_id, key, self._watermark) is not None:
+            try:
+                if await cluster.restore_body(place):
+                    break
+            except (Unavailable, OSError) as error:
+                self._context.lines.warning(
+                    "outgoing_not_restored",
+                    "a damaged body cannot be restored now",
+                    queue=format_name_text(self._name),
+                    error=str(error),
+                )
+            await asyncio.sleep(RESTORE_RETRY_S)
+        self._restoring = None
+        self.go_on()
 
     @override
     def on_acknowledged(self, released: Sequence[int], retained: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from qm.edge.outgoing import limits
+from qm.edge.outgoing import queue as queues
 from qm.edge.outgoing.link import connections
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -380,7 +381,6 @@ def test_a_node_that_cannot_read_a_body_sends_nothing_behind_it_and_the_next_lea
             cluster.nodes["n1"].is_damaged = True
             cluster.send(peer.address, 3, is_transactional=True)
             await until(lambda: cluster.metric("quorate_outgoing_messages_total", result="damaged"))
-            cluster.nodes["n1"].is_damaged = False
             cluster.send(peer.address, 1, is_transactional=True)
             await settled()
             cluster.advance(limits.OUTBOX_RETRY_S)
@@ -388,6 +388,28 @@ def test_a_node_that_cannot_read_a_body_sends_nothing_behind_it_and_the_next_lea
             assert len(peer.raw) == 3
             cluster.lead("n2")
             await until(lambda: not cluster.waiting(queue))
+            assert peer.bodies == list(range(7))
+
+    run(scenario())
+
+
+def test_a_body_that_is_restored_is_sent_by_the_node_that_could_not_read_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queues, "RESTORE_RETRY_S", 0.01)
+
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            queue = cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: not cluster.waiting(queue))
+            cluster.nodes["n1"].is_damaged = True
+            cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: cluster.metric("quorate_outgoing_messages_total", result="damaged"))
+            cluster.send(peer.address, 1, is_transactional=True)
+            await settled()
+            assert len(peer.raw) == 3
+            cluster.nodes["n1"].is_damaged = False
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
             assert peer.bodies == list(range(7))
 
     run(scenario())
