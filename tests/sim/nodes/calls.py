@@ -468,7 +468,12 @@ class Context:
         answer = _behaviour(handler)(request, self)
         if hasattr(answer, "__aiter__"):
             async for each in answer:
-                await self.write(each)
+                try:
+                    await self.write(each)
+                except grpc.aio.UsageError:
+                    # An answer that gRPC has no client for any more is not the servicer's error.
+                    await answer.aclose()
+                    return
             return
         result = await answer
         if not handler.response_streaming:
