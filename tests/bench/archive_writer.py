@@ -4,7 +4,8 @@
 
 Entries are applied by the real store, and exported by the real archiver's code under the names of
 three nodes; there is no network and no consensus. One message in five belongs to a transactional
-stream. Prints JSON; the same operations, seed and pieces give the same archive.
+stream. Ranges are as long as those of busy nodes, or, with `--ranges`, as many as quiet nodes make
+of so many operations. Prints JSON; the same operations, seed and pieces give the same archive.
 
 With `--piece-s` it stops after about that many seconds, with status 75, and continues from there
 when it is called again: FOLDER.writing holds the node and how far it came.
@@ -318,10 +319,13 @@ def write_archive(
     body_bytes: int = 100,
     policy: Policy = Policy.FULL,
     seed: int = 1,
+    ranges: int = 0,
     piece_s: float = math.inf,
 ) -> dict[str, float | int | str] | None:
     """Write an archive of about this many operations per node below `root`; return figures, or None
     when the piece is over before that.
+
+    `ranges`: how many of each node, 0: as many as their bytes give.
     """
     began = time.perf_counter()
     place = root.with_name(f"{root.name}.writing")
@@ -342,7 +346,7 @@ def write_archive(
     writer.checkpoints = progress.checkpoints
     if is_new:
         _provision(node)
-    is_done = _drive(node, writer, traffic, operations, progress, began + piece_s)
+    is_done = _drive(node, writer, traffic, operations, ranges, progress, began + piece_s)
     node.settle()
     node.close()
     progress.elapsed_s += time.perf_counter() - began
@@ -393,6 +397,7 @@ def _drive(
     writer: Writer,
     traffic: Traffic,
     operations: int,
+    ranges: int,
     progress: Progress,
     until: float,
 ) -> bool:
@@ -400,9 +405,10 @@ def _drive(
     Return whether it is all.
     """
     left = int(operations * LEFT_SHARE)
+    entries = min(ENTRIES_PER_RUN, operations // (ranges * BATCH)) if ranges else ENTRIES_PER_RUN
     while traffic.operations < operations and time.perf_counter() < until:
         batches: list[list[Command]] = []
-        for _ in range(ENTRIES_PER_RUN // 2):
+        for _ in range(max(entries // 2, 1)):
             batches.append([traffic.arrivals()])
             if traffic.sent - traffic.received > left:
                 batches.append([traffic.receives()])
@@ -413,7 +419,8 @@ def _drive(
             progress.marks += 1
             _mark(node, writer, progress.marks)
         writer.checkpoint_if_due()
-        if writer.is_due:
+        is_next = ranges and traffic.operations >= (writer.ranges + 1) * (operations / ranges)
+        if writer.is_due or is_next:
             _export(node, writer)
     is_all = traffic.operations >= operations
     if is_all and progress.marks < MARKS:
@@ -459,6 +466,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=len(NODES), choices=(1, 2, 3))
     parser.add_argument("--body-bytes", type=int, default=100)
     parser.add_argument("--policy", type=Policy, default=Policy.FULL)
+    parser.add_argument("--ranges", type=int, default=0, help="of each node")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--piece-s", type=float, default=math.inf)
     given = parser.parse_args()
@@ -469,6 +477,7 @@ def main() -> None:
         body_bytes=given.body_bytes,
         policy=given.policy,
         seed=given.seed,
+        ranges=given.ranges,
         piece_s=given.piece_s,
     )
     if figures is None:

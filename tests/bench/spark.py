@@ -9,6 +9,10 @@ Python; on two cores it has two of both. They are measured in turn within each r
 is the median of the rounds. Both sizes have the same small heap; the peak is the highest execution
 memory of any task, from Spark's event log.
 
+`audit_small_ranges_s` is the whole time of the command, with the start of Python and Java, for an
+archive as quiet nodes make it: 100,000 operations in 100 ranges of each node.
+`--operations 0 --small 0 --no-archiver` leaves out all else.
+
 Measurements are kept in build/bench-spark/<operations>/taken.jsonl as soon as they are known, and
 not repeated: a stopped run continues where it ended. With `--piece-s` it starts no
 further job after so many seconds and exits with status 75: call it again until it does not.
@@ -39,6 +43,9 @@ FOLDER: Final = Path("build/bench-spark")
 MIB: Final = 1 << 20
 CORES: Final = (1, 2)
 JOBS: Final = ("audit", "compact")
+QUIET_OPERATIONS: Final = 100_000
+QUIET_RANGES: Final = 100
+"""Of each node."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -51,6 +58,8 @@ class Taken(msgspec.Struct, frozen=True):
     """The highest peak execution memory of any task: sorts, joins, groups."""
     shuffle_mib: float
     """Written by all tasks."""
+    wall_s: float = 0.0
+    """From the start of the command to its end."""
 
 
 class Piece:
@@ -70,12 +79,12 @@ class Piece:
             raise SystemExit(TO_BE_CONTINUED)
 
 
-def archive_of(folder: Path, operations: int, piece: Piece) -> dict[str, Any]:
+def archive_of(folder: Path, operations: int, piece: Piece, ranges: int = 0) -> dict[str, Any]:
     """Return the figures of an archive of that size, which is written unless it is there."""
     figures = folder / "figures.json"
     if not figures.exists():
         say(f"writing {operations:,} operations")
-        written = write_archive(folder / "archive", operations, piece_s=piece.left_s)
+        written = write_archive(folder / "archive", operations, ranges=ranges, piece_s=piece.left_s)
         if written is None:
             raise SystemExit(TO_BE_CONTINUED)
         figures.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
@@ -90,6 +99,7 @@ def job(folder: Path, name: str, cores: int, memory_mib: int) -> Taken:
     events = folder / "events"
     shutil.rmtree(events, ignore_errors=True)
     events.mkdir()
+    began = time.monotonic()
     done = subprocess.run(
         [
             sys.executable, "-m", "spark", name, "--archive", str(folder / "archive"),
@@ -101,9 +111,10 @@ def job(folder: Path, name: str, cores: int, memory_mib: int) -> Taken:
         check=False,
         preexec_fn=partial(os.sched_setaffinity, 0, sorted(os.sched_getaffinity(0))[:cores]),
     )  # fmt: skip
+    wall_s = time.monotonic() - began
     if done.returncode:
         raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    return taken(read_events(events))
+    return msgspec.structs.replace(taken(read_events(events)), wall_s=wall_s)
 
 
 def read_events(folder: Path) -> Iterator[dict[str, Any]]:
@@ -145,15 +156,20 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def measured(
-    folder: Path, rounds: int, memory_mib: int, on: tuple[int, ...], piece: Piece
+    folder: Path,
+    rounds: int,
+    memory_mib: int,
+    on: tuple[int, ...],
+    piece: Piece,
+    jobs: tuple[str, ...] = JOBS,
 ) -> dict[tuple[str, int], list[Taken]]:
-    """Run both jobs in rounds on these numbers of cores, as far as no earlier run did."""
+    """Run jobs in rounds on these numbers of cores, as far as no earlier run did."""
     path = folder / "taken.jsonl"
     lines = path.read_bytes().splitlines() if path.exists() else []
     known = [msgspec.json.decode(line, type=Kept) for line in lines]
     found: dict[tuple[str, int], list[Taken]] = {}
     for number in range(rounds):
-        for name in JOBS:
+        for name in jobs:
             for cores in on:
                 asked = (name, cores, memory_mib, number)
                 same = [k.taken for k in known if (k.job, k.cores, k.memory_mib, k.number) == asked]
@@ -202,13 +218,28 @@ def measure(
     return figures
 
 
+def measure_quiet(rounds: int, memory_mib: int, piece: Piece) -> dict[str, float]:
+    """Return what an audit of many small ranges takes on two cores."""
+    folder = FOLDER / f"{QUIET_OPERATIONS}-in-{QUIET_RANGES}"
+    folder.mkdir(parents=True, exist_ok=True)
+    archive_of(folder, QUIET_OPERATIONS, piece, QUIET_RANGES)
+    found = measured(folder, rounds, memory_mib, CORES[-1:], piece, ("audit",))
+    audits = found["audit", CORES[-1]]
+    return {
+        "audit_small_ranges_s": statistics.median(one.wall_s for one in audits),
+        "audit_small_ranges_best_s": min(one.wall_s for one in audits),
+    }
+
+
 def report_of(options: argparse.Namespace) -> dict[str, float]:
     """Measure what was asked for; `speedup_1_to_2_cores` is the audit's."""
     size, memory_mib = options.operations, options.memory_mib
     piece = Piece(options.piece_s)
-    figures = measure(FOLDER / f"{size}", size, options.rounds, memory_mib, piece)
-    figures["speedup_1_to_2_cores"] = figures.pop("audit_speedup_1_to_2_cores")
-    figures["executor_peak_mib_10m"] = figures.pop("executor_peak_mib")
+    figures = measure_quiet(options.rounds, memory_mib, piece)
+    if size:
+        figures |= measure(FOLDER / f"{size}", size, options.rounds, memory_mib, piece)
+        figures["speedup_1_to_2_cores"] = figures.pop("audit_speedup_1_to_2_cores")
+        figures["executor_peak_mib_10m"] = figures.pop("executor_peak_mib")
     if options.small:
         small = measure(
             FOLDER / f"{options.small}", options.small, 1, memory_mib, piece, CORES[-1:]
@@ -235,7 +266,7 @@ def say(text: str) -> None:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--operations", type=int, default=10_000_000)
+    parser.add_argument("--operations", type=int, default=10_000_000, help="0: leave it out")
     parser.add_argument("--small", type=int, default=1_000_000, help="0: leave it out")
     parser.add_argument("--rounds", type=int, default=3, help="of the larger archive")
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
