@@ -31,7 +31,9 @@ from spark.archive.summary import (
     hashes,
 )
 from spark.archive.tables import Tables
-from spark.engine import size_shuffles, stage
+from spark.engine import size_queries, stage
+from spark.findings import FINDINGS
+from spark.literals import literal_table
 from spark.reading import read_tables
 from spark.replay.checkpoints import find_checkpoints
 from spark.replay.ends import ends_of_files
@@ -65,35 +67,83 @@ class AuditOptions:
     """Signs what the next audit goes on from."""
 
 
-def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -> Summary:
-    """Audit what is new; return what was found. Raises NoArchive, AuditChanged.
+@dataclass(frozen=True)
+class Unaudited:
+    """What there is to audit."""
 
-    Repeating a killed run gives the same result: a folder without `audited.json` is replaced.
+    before: Audited | None
+    """The last audit."""
+    bases: list[Base]
+    all_ranges: Ranges
+    """All that a replay may need."""
+    ranges: Ranges
+    """Those above the last audit."""
+    upto: int
+
+    @property
+    def low(self) -> int:
+        """Index of the last entry that was audited before."""
+        return self.before.last if self.before is not None else 0
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all was audited before."""
+        return self.upto <= self.low
+
+    @property
+    def rows(self) -> int:
+        """Rows of one copy of the operations."""
+        return self.ranges.rows_of_one_copy(Part.OPERATIONS)
+
+
+def find_unaudited(store: ArchiveStore, options: AuditOptions) -> Unaudited:
+    """Return what there is to audit, by the archive's small files alone: no Spark is needed.
+
+    Raises NoArchive.
     """
+    logger.info("audit: find ranges")
     before = last_audited(store, options.cluster)
     low = before.last if before is not None else 0
-    _stage(spark, "find ranges")
     bases, base_problems = find_bases(store, options.cluster)
     all_ranges = find_ranges(store, options.cluster, min(low, bases[-1].index if bases else 0))
     ranges = all_ranges.above(low)
     ranges.problems += [FileProblem(p.path, p.detail) for p in base_problems]
     upto = options.upto if options.upto is not None else ranges.majority_last()
-    if upto <= low:
-        logger.info("nothing new above index %d", low)
-        return Summary.nothing(options.cluster, low)
+    return Unaudited(before, bases, all_ranges, ranges, upto)
+
+
+def nothing_new(options: AuditOptions, unaudited: Unaudited) -> Summary:
+    """Return the summary of an audit that finds nothing new."""
+    logger.info("nothing new above index %d", unaudited.low)
+    return Summary.nothing(options.cluster, unaudited.low)
+
+
+def run_audit(
+    spark: SparkSession,
+    store: ArchiveStore,
+    options: AuditOptions,
+    unaudited: Unaudited | None = None,
+) -> Summary:
+    """Audit what is new; return what was found. Raises NoArchive, AuditChanged.
+
+    Repeating a killed run gives the same result: a folder without `audited.json` is replaced.
+    `unaudited`: what `find_unaudited` returned, if it was called before.
+    """
+    unaudited = unaudited or find_unaudited(store, options)
+    if unaudited.is_nothing:
+        return nothing_new(options, unaudited)
+    before, bases, ranges = unaudited.before, unaudited.bases, unaudited.ranges
+    low, upto = unaudited.low, unaudited.upto
     if options.hashes_files:
         _stage(spark, "hash files")
         ranges.leave_out(altered_files(spark, store, ranges))
-    size_shuffles(spark, ranges.rows_of_one_copy(Part.OPERATIONS))
+    size_queries(spark, unaudited.rows)
     begun_after = _begun_after(before, ranges)
     first = max(low, begun_after) + 1
     folder = f"{options.cluster}/{AUDIT_FOLDER}/{first:0{_DIGITS}}-{upto:0{_DIGITS}}"
     store.remove_folder(folder)
     tables = read_tables(spark, store, ranges, low, upto, begun_after)
-    wanted = options.replays
-    with _replaying(
-        spark, store, options.cluster, all_ranges, bases, low, upto, is_wanted=wanted
-    ) as replaying:
+    with _replaying(spark, store, options, unaudited) as replaying:
         audit = all_findings(tables, _carried(spark, store, before), _ends_of(spark, bases))
         told = _told(spark, store, folder, tables, audit, ranges)
         replays = replaying()
@@ -109,7 +159,9 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
         ranges=len(ranges.manifests),
         replays=[_said(group, replayed) for group, replayed in replays.of_groups.items()],
         **told,
-        **tallies.judged(spark.read.parquet(store.spark_path(f"{folder}/findings"))),
+        **tallies.judged(
+            spark.read.schema(FINDINGS).parquet(store.spark_path(f"{folder}/findings"))
+        ),
     )
     store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.format(msgspec.json.encode(summary)))
     store.write(f"{folder}/{REPORT_NAME}", report_html(summary).encode())
@@ -155,36 +207,27 @@ class _Replays:
 def _replaying(
     spark: SparkSession,
     store: ArchiveStore,
-    cluster: str,
-    ranges: Ranges,
-    bases: list[Base],
-    low: int,
-    upto: int,
-    *,
-    is_wanted: bool,
+    options: AuditOptions,
+    unaudited: Unaudited,
 ) -> Iterator[Callable[[], _Replays]]:
     """Replay while other jobs run; yield a function that waits for the end."""
-    if not is_wanted:
+    if not options.replays:
         yield _Replays
         return
     pool = ThreadPoolExecutor(1, "replay")
     try:
-        yield pool.submit(_replays, spark, store, cluster, ranges, bases, low, upto).result
+        yield pool.submit(_replays, spark, store, options.cluster, unaudited).result
     finally:
         pool.shutdown(wait=False)
 
 
 def _replays(
-    spark: SparkSession,
-    store: ArchiveStore,
-    cluster: str,
-    ranges: Ranges,
-    bases: list[Base],
-    low: int,
-    upto: int,
+    spark: SparkSession, store: ArchiveStore, cluster: str, unaudited: Unaudited
 ) -> _Replays:
-    """Replay each group up to its last mark in (low, upto]; without marks it proves nothing."""
+    """Replay each group up to its last new mark; without marks it proves nothing."""
     _stage(spark, "replay")
+    bases, ranges = unaudited.bases, unaudited.all_ranges
+    low, upto = unaudited.low, unaudited.upto
     lasts: dict[int, int] = {}
     for manifest, end in ends_of_files(spark, store, ranges, low, upto):
         if end.mark:
@@ -233,7 +276,7 @@ def _carried(spark: SparkSession, store: ArchiveStore, before: Audited | None) -
 def _ends_of(spark: SparkSession, bases: list[Base]) -> DataFrame:
     """Return (group, index, chain) of each base."""
     rows = [(base.group, base.index, bytes.fromhex(base.chain)) for base in bases]
-    return spark.createDataFrame(rows, ENDS)
+    return literal_table(spark, rows, ENDS)
 
 
 def _told(
@@ -286,5 +329,5 @@ def _write_digests(
     marks = [row for group, replayed in of_groups for row in marks_of(replayed, group)]
     if marks:
         _stage(spark, "digests")
-        found = not_reproduced(tables, spark.createDataFrame(marks, REPLAYED))
+        found = not_reproduced(tables, literal_table(spark, marks, REPLAYED))
         found.write.mode("append").parquet(store.spark_path(f"{folder}/findings"))

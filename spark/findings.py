@@ -31,9 +31,9 @@ def findings(
     node: str | None = None,
 ) -> DataFrame:
     """Return one finding for each row; `evidence` names the columns that prove it."""
+    kinds = dict(rows.dtypes)
     proof = [
-        F.hex(name).alias(name) if dict(rows.dtypes)[name] == "binary" else F.col(name)
-        for name in evidence
+        F.hex(name).alias(name) if kinds[name] == "binary" else F.col(name) for name in evidence
     ]
     return rows.select(
         F.lit(rule).alias("rule"),

@@ -8,6 +8,7 @@ or nothing to do; 1 done without files that cannot be used; 2 refused. Both: 3 S
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -19,7 +20,7 @@ from qm.store.signing import Signer, public_keys
 from spark.archive.standing import NoArchive, only_cluster
 from spark.archive.store import ArchiveStore
 from spark.archive.summary import Summary
-from spark.audit import AuditOptions, run_audit
+from spark.audit import AuditOptions, find_unaudited, nothing_new, run_audit
 from spark.compact import Compacted, CompactOptions, run_compaction
 from spark.engine import EMBEDDED_MEMORY_MIB, Engine, SparkFailed, session
 
@@ -52,8 +53,11 @@ def audit_archive(
     """Audit an archive with an embedded Spark. Raises NoArchive, ValueError."""
     store = ArchiveStore(url, signers)
     wanted = AuditOptions(cluster or only_cluster(store), upto, signer=signer, **options)
-    with session(engine) as spark:
-        return run_audit(spark, store, wanted)
+    unaudited = find_unaudited(store, wanted)
+    if unaudited.is_nothing:
+        return nothing_new(wanted, unaudited)
+    with session(replace(engine, rows=unaudited.rows)) as spark:
+        return run_audit(spark, store, wanted, unaudited)
 
 
 def compaction_exit_code(done: Compacted) -> int:

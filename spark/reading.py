@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from qm.archive.manifest import Manifest
 from qm.archive.schema import SCHEMAS, Part
@@ -12,9 +13,18 @@ from spark.archive.cover import Piece, cover
 from spark.archive.ranges import Ranges
 from spark.archive.store import ArchiveStore
 from spark.archive.tables import Tables, with_origin
+from spark.literals import literal_table
 from spark.rules.chain import proven
 
-_PLACES = "`group` int, node string, range_first long, low long, high long"
+_PLACES = T.StructType(
+    [
+        T.StructField("group", T.IntegerType(), False),
+        T.StructField("node", T.StringType(), False),
+        T.StructField("range_first", T.LongType(), False),
+        T.StructField("low", T.LongType(), False),
+        T.StructField("high", T.LongType(), False),
+    ]
+)
 
 
 def read_tables(
@@ -77,7 +87,7 @@ def _files_of(ranges: Ranges, part: Part, pieces: list[Piece]) -> list[tuple[Man
 def _within(spark: SparkSession, frame: DataFrame, pieces: list[Piece]) -> DataFrame:
     """Return the rows that pieces take from their ranges."""
     rows = [(p.manifest.group, p.manifest.node, p.manifest.first, p.low, p.high) for p in pieces]
-    places = F.broadcast(spark.createDataFrame(rows, _PLACES))
+    places = F.broadcast(literal_table(spark, rows, _PLACES))
     joined = frame.join(places, ["group", "node", "range_first"])
     return joined.where("index between low and high").drop("low", "high", "node", "range_first")
 

@@ -17,6 +17,7 @@ from spark.archive.files import FileProblem, JudgedRange, folder_of, judge_range
 from spark.archive.standing import NoArchive
 from spark.archive.store import ArchiveStore
 from spark.findings import FINDINGS
+from spark.literals import literal_table
 
 
 @dataclass
@@ -173,4 +174,4 @@ def problem_rows(spark: SparkSession, problems: list[FileProblem]) -> DataFrame:
         )
         for p in problems
     ]  # fmt: skip
-    return spark.createDataFrame(rows, FINDINGS)
+    return literal_table(spark, rows, FINDINGS)

@@ -330,9 +330,6 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     return [None] * len(batch)
 
 
-def marks_of(replayed: Replayed, group: int) -> list[dict[str, Any]]:
+def marks_of(replayed: Replayed, group: int) -> list[tuple[int, int, int, bytes]]:
     """Return rows (group, index, audit_mark, replayed): the digests expected at the marks."""
-    return [
-        {"group": group, "index": mark.index, "audit_mark": mark.number, "replayed": mark.digest}
-        for mark in replayed.marks
-    ]
+    return [(group, mark.index, mark.number, mark.digest) for mark in replayed.marks]

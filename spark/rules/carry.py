@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from spark.literals import literal_table
+
 _PLACE = [
     T.StructField("index", T.LongType(), False),
     T.StructField("ordinal", T.IntegerType(), False),
@@ -56,4 +58,4 @@ class Carried:
 
 def nothing_carried(spark: SparkSession) -> Carried:
     """Return what the first audit starts with."""
-    return Carried(*(spark.createDataFrame([], schema) for schema in (STAYS, STREAMS, ENDS)))
+    return Carried(*(literal_table(spark, [], schema) for schema in (STAYS, STREAMS, ENDS)))
