@@ -10,8 +10,11 @@ from typing import Any
 import click
 import pyspark
 import yaml
+from pyspark.sql import SparkSession
 
 from qm.store.backup import verify_backup
+from spark.archive.store import ArchiveStore
+from spark.audit import AuditOptions, run_audit
 from spark.main import EXIT_BROKEN_OFF, main
 from tests.spark.archives import NODES, operation
 from tests.spark.files import CLUSTER, write_archive
@@ -63,6 +66,22 @@ def test_a_machine_without_java_is_no_finding(tmp_path: Path) -> None:
     assert done.returncode == EXIT_BROKEN_OFF, done.stderr[-4000:]
     assert "Is Java 17 or newer on the path" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_audit_without_anything_new_needs_no_java(spark: SparkSession, tmp_path: Path) -> None:
+    log, root = traffic(tmp_path / "node"), tmp_path / "archive"
+    write_archive(root, log.archive, 0, log.archive.index)
+    last = run_audit(spark, ArchiveStore(str(root)), AuditOptions(CLUSTER)).last
+    done = subprocess.run(
+        [sys.executable, "-m", "spark", "audit", "--archive", str(root)],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    said = json.loads(done.stdout)
+    assert (said["first"], said["last"], said["findings_by_rule"]) == (last + 1, last, {})
 
 
 def test_audit_and_compaction_from_the_command_line(tmp_path: Path) -> None:
