@@ -27,8 +27,8 @@ LISTINGS_PER_SLOT: Final = 4
 FILE_OPEN_BYTES: Final = 256 << 10
 """Bytes that are read in the time in which a file is opened: small ones share a task."""
 _SMALL_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
-"""The second compiler took 30 of the 80 s of processor time of a small audit, and repays only where
-the same code runs for minutes.
+"""Without the second compiler a small audit took 48 s of processor time instead of 68; it repays
+only where the same code runs for minutes.
 """
 POOL_PROPERTY: Final = "spark.scheduler.pool"
 """Property of a thread: jobs in different pools share the slots, whichever came first."""
