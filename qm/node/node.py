@@ -8,6 +8,7 @@ where `qm cluster init` or `qm node join` gives it one, or finds its cluster by 
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -27,7 +28,7 @@ from qm.node.relay.channels import Channels
 from qm.node.relay.copies import PeerCopies
 from qm.node.relay.roster import Roster
 from qm.node.relay.server import Member, RelayServer
-from qm.node.replica.log_repair import repair_log
+from qm.node.replica.log_repair import read_refused_log, repair_log
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore, found
 from qm.node.service import Service, replicated_config
 from qm.node.upkeep.housekeeping import DiskWatch, refuse_small_disk
@@ -208,9 +209,9 @@ class Node(Health):
                 )
             except LogDamaged as error:
                 self._waits_for = f"this node asks the others to repair its log: {error}"
-                await repair_log(
-                    self._platform.directory(config.data / RAFT_FOLDER), error, self._copies
-                )
+                folder = self._platform.directory(config.data / RAFT_FOLDER)
+                self._relay.refused_log = partial(read_refused_log, folder)
+                await repair_log(folder, error, self._copies)
                 logger.warning("the log is opened again after a repair")
             except OSError as error:
                 if not may_pass(error):
@@ -226,6 +227,7 @@ class Node(Health):
                 await asyncio.sleep(0.0 if has_reserve else OPEN_AGAIN_AFTER_S)
             else:
                 self._waits_for = ""
+                self._relay.refused_log = None
                 return service
 
     async def stop(self) -> None:

@@ -20,6 +20,8 @@ from raft.log.record import (
     Header,
     SegmentKeys,
     parse_header,
+    record_bytes,
+    segment_keys,
 )
 from raft.log.recovery import LogDamaged, read_alone
 from raft.log.segment import (
@@ -28,7 +30,7 @@ from raft.log.segment import (
     segment_name,
     segment_numbers,
 )
-from raft.types import EntryKind, GroupId
+from raft.types import Entry, EntryKind, GroupId
 
 CORRECTED_MAX_BYTES: Final = 1_024
 """Records that are not entries have less data."""
@@ -94,6 +96,43 @@ def repair(directory: Directory, group: GroupId, damaged: LogDamaged) -> WantedE
         with suppress(LogDamaged):
             return _repair_file(directory, group, segment_name(number), damaged)
     raise damaged
+
+
+def whole_entry(directory: Directory, group: GroupId, index: int, term: int) -> Entry | None:
+    """Return an entry of a log that may be refused itself, if it is whole; None if it is not there.
+
+    Members whose logs are all damaged, each elsewhere, repair each other by it. Blocks for the
+    disk: reads the segments that may hold the entry, the newest first.
+    """
+    for number in reversed(segment_numbers(directory)):
+        file = directory.open(segment_name(number))
+        try:
+            found = _entry_of(file, group, index, term)
+        finally:
+            file.close()
+        if found is not None:
+            return found
+    return None
+
+
+def _entry_of(file: File, group: GroupId, index: int, term: int) -> Entry | None:
+    head = file.pread(SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES, 0)
+    segment = parse_segment_header(head)
+    if segment is None or segment.group != group:
+        return None
+    keys = segment_keys(group, segment.salt, segment.incarnation)
+    first = parse_header(head, SEGMENT_HEADER_BYTES, keys)
+    if first is None or first.index > index:
+        return None
+    data = file.pread(file.size(), 0)
+    offset = SEGMENT_HEADER_BYTES
+    while (header := parse_header(data, offset, keys)) is not None:
+        body = data[offset + RECORD_HEADER_BYTES :][: header.length]
+        is_entry = header.kind <= LAST_ENTRY_KIND and (header.index, header.term) == (index, term)
+        if is_entry and _has(body, header):
+            return Entry(index, term, EntryKind(header.kind), body)
+        offset += record_bytes(header.length)
+    return None
 
 
 def _repair_file(

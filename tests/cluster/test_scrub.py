@@ -1,5 +1,7 @@
 """Bits that flip on one node's disk are found, and restored from the other nodes."""
 
+import asyncio
+
 import grpc
 import grpc.aio
 import pytest
@@ -149,6 +151,29 @@ def test_a_node_whose_log_is_damaged_asks_the_others_when_it_starts() -> None:
                 await nodes.agree()
                 assert len(bodies(follower)) == COUNT
                 follower.cluster.read_body(victim)
+
+    run(scenario())
+
+
+def test_nodes_whose_logs_are_all_damaged_repair_each_other() -> None:
+    async def scenario() -> None:
+        async with cluster(3, has_edges=False) as nodes:
+            await fill(await nodes.leader())
+            await nodes.agree()
+            members = list(nodes.nodes.values())
+            places = [one.place for one in bodies(members[0])]
+            for node, place in zip(members, places[::PER_ENTRY], strict=False):
+                at = 64 + place.offset + 10
+                flip(node, place.index, at)
+                flip(node, place.index, at + 40)
+            for node in members:
+                await nodes.kill(node.name)
+            # None opens its log without the others, which wait as well.
+            await asyncio.gather(*(nodes.restart(node.name) for node in members))
+            await nodes.agree()
+            for node in members:
+                for place in places:
+                    node.cluster.read_body(place)
 
     run(scenario())
 

@@ -42,10 +42,7 @@ class Copies:
 
     def entry(self, request: relay_pb2.ReadEntryRequest) -> relay_pb2.ReadEntryReply:
         """Return an entry of this node's log."""
-        found = self._entry(request.index, request.term)
-        if found is None:
-            return relay_pb2.ReadEntryReply()
-        return relay_pb2.ReadEntryReply(is_whole=True, kind=found.kind, data=found.data)
+        return entry_reply(self._entry(request.index, request.term))
 
     def bodies(self, request: relay_pb2.ReadBodiesRequest) -> relay_pb2.ReadBodiesReply:
         """Return bodies that this node stores."""
@@ -60,6 +57,13 @@ class Copies:
             if size >= REPLY_MAX_BYTES:
                 break
         return reply
+
+
+def entry_reply(found: Entry | None) -> relay_pb2.ReadEntryReply:
+    """Return the answer that gives an entry, or says that there is none."""
+    if found is None:
+        return relay_pb2.ReadEntryReply()
+    return relay_pb2.ReadEntryReply(is_whole=True, kind=found.kind, data=found.data)
 
 
 class Answers(NamedTuple):

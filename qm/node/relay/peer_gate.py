@@ -60,13 +60,13 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         identity: TlsIdentity,
         roster: Roster,
         refused: Refused,
-        has_cluster: Callable[[], bool],
+        takes: Callable[[str], bool],
     ) -> None:
         self._own = own
         self._identity = identity
         self._roster = roster
         self._refused = refused
-        self._has_cluster = has_cluster
+        self._takes = takes
         self._receiving = Receiving()
 
     @override
@@ -152,10 +152,10 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if right is Right.FOUNDER:
             if not self._roster.seeds.isdisjoint(names) or self._own in names:
                 return
-        elif not self._has_cluster():
+        elif not self._takes(method):
             text = "this node belongs to no cluster yet: `qm cluster init` or `qm node join`"
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, text)
-        elif right is Right.ENTRANT or any(map(self._roster.is_member, names)):
+        elif right is Right.ENTRANT or any(map(self._roster.may_ask, names)):
             return
         await self._refuse(
             context, "stranger", f"{method} is for {right.value}: the certificate names {names}"

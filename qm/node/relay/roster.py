@@ -41,6 +41,12 @@ class Roster:
         """Return whether a node may send what members ask of each other."""
         return name in self._members or name in self._vouched
 
+    def may_ask(self, name: str) -> bool:
+        """Return whether a node may send what members ask of each other: while this node's log is
+        refused it does not know them, and takes those of its configuration file for them.
+        """
+        return self.is_member(name) or (not self._members and name in self.seeds)
+
     def admits(self, name: str) -> bool:
         """Return whether a node may send Raft messages; note a name that may not."""
         if self.is_member(name) or name in self._earlier:

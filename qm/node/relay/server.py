@@ -19,7 +19,7 @@ from qm.cluster.membership import ChangeRefused
 from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
 from qm.model.values.effects import Outcome
 from qm.node.relay.channels import SERVER_OPTIONS
-from qm.node.relay.copies import Copies
+from qm.node.relay.copies import Copies, entry_reply
 from qm.node.relay.edge_stream import BROKEN
 from qm.node.relay.exporters import question_of
 from qm.node.relay.forwarding import NotTaken
@@ -38,6 +38,7 @@ from qm.store.codec import Inspected, UnknownCommand, inspect_foreign
 from raft.cancellation import raise_if_cancelled
 from raft.transport.refusal import refuse
 from raft.transport.tls import TlsIdentity, peer_certificate
+from raft.types import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -111,16 +112,23 @@ class RelayServer:
         """`own`: this node's name; `adopt` raises ChangeRefused when it belongs to a cluster."""
         self.member: Member | None = None
         """Set when this node belongs to a cluster."""
+        self.refused_log: Callable[[int, int], Awaitable[Entry | None]] | None = None
+        """Reads an entry by index and term from a log that is refused, while it is repaired: the
+        others may need it to repair theirs."""
         self._listen = listen
         self._server: grpc.aio.Server | None = None
         self.identity: Final = identity
         self._roster = roster
         self.watch: Final = RelayWatch(metrics)
-        self._gate = PeerGate(
-            own, identity, roster, self.watch.refused, lambda: self.member is not None
-        )
+        self._gate = PeerGate(own, identity, roster, self.watch.refused, self._takes)
         self.inspect: Final = inspect
         self.adopt: Final = adopt
+
+    def _takes(self, method: str) -> bool:
+        """Whether members' calls of a method can be served now."""
+        if self.member is not None:
+            return True
+        return method == "ReadEntry" and self.refused_log is not None
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
@@ -246,6 +254,8 @@ class _Service(RelayServicer):
     async def ReadEntry(
         self, request: relay_pb2.ReadEntryRequest, context: Any
     ) -> relay_pb2.ReadEntryReply:
+        if self._owner.member is None and self._owner.refused_log is not None:
+            return entry_reply(await self._owner.refused_log(request.index, request.term))
         return self._member.copies.entry(request)
 
     @override

@@ -9,7 +9,7 @@ from qm.node.replica.replicated_store import GROUP
 from raft.founding import LOG_DIRECTORY
 from raft.log.files import Directory
 from raft.log.recovery import LogDamaged
-from raft.log.repair import repair
+from raft.log.repair import repair, whole_entry
 from raft.types import Entry
 
 logger = logging.getLogger(__name__)
@@ -24,6 +24,12 @@ class EntrySource(Protocol):
 
     async def entries(self, index: int, term: int) -> Sequence[Entry]:
         """Return what the other members have of an entry; they may differ."""
+
+
+async def read_refused_log(raft_folder: Directory, index: int, term: int) -> Entry | None:
+    """Return an entry that is whole in a log that is refused, for a member that lacks it."""
+    folder = raft_folder.subdirectory(LOG_DIRECTORY)
+    return await asyncio.to_thread(whole_entry, folder, GROUP, index, term)
 
 
 async def repair_log(raft_folder: Directory, damaged: LogDamaged, source: EntrySource) -> None:

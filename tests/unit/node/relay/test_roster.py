@@ -36,6 +36,14 @@ def test_members_by_the_configuration_are_admitted_and_nobody_else() -> None:
     assert [name for name in "abcz" if roster.is_member(name)] == ["a", "b", "c"]
 
 
+def test_seeds_may_ask_while_nobody_is_known() -> None:
+    """A node whose log is refused knows no members; they may need entries of it."""
+    roster = Roster("a", ["a", "b"])
+    assert [name for name in "abc" if roster.may_ask(name)] == ["a", "b"]
+    roster.took(Configuration(("a.1", "c.1")))
+    assert [name for name in "abc" if roster.may_ask(name)] == ["a", "c"]
+
+
 def test_who_is_being_removed_is_heard_until_the_next_change() -> None:
     """The removal may not be committed; but it asks nothing any more that members ask."""
     roster = Roster("a", [])

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from raft.log.log import Log, LogDamaged
-from raft.log.repair import repair
+from raft.log.repair import repair, whole_entry
 from raft.types import EntryKind
 from tests.unit.raft.log.faults import Disk, Loss
 from tests.unit.raft.log.model import READ_ALL
@@ -64,6 +64,23 @@ def test_several_damaged_entries_are_given_one_after_the_other() -> None:
         disk.root.bytes_of(name)[offset + 70 : offset + 80] = bytes(10)
     log.close()
     assert repaired(disk) == len(wanted)
+
+
+def test_a_log_that_is_refused_gives_what_is_whole_in_it() -> None:
+    disk = Disk()
+    log = filled(disk)
+    name, offset, _ = place(log, 20)
+    disk.root.bytes_of(name)[offset + 70 : offset + 80] = bytes(10)
+    log.close()
+    assert refused(disk) is not None
+    for index in range(1, LAST + 1):
+        found = whole_entry(disk.root, CONFIG.group, index, 1)
+        if index == 20:
+            assert found is None, "its own damage is given to nobody"
+        else:
+            assert (found,) == entries(index, index + 1, size=SIZE)
+    assert whole_entry(disk.root, CONFIG.group, LAST + 1, 1) is None
+    assert whole_entry(disk.root, CONFIG.group, 3, 2) is None, "of another term"
 
 
 def test_a_lost_header_and_a_lost_file_stay_refused() -> None:
