@@ -107,32 +107,34 @@ def whole_entry(directory: Directory, group: GroupId, index: int, term: int) -> 
     for number in reversed(segment_numbers(directory)):
         file = directory.open(segment_name(number))
         try:
-            found = _entry_of(file, group, index, term)
+            found, is_the_oldest = _entry_of(file, group, index, term)
         finally:
             file.close()
-        if found is not None:
+        if found is not None or is_the_oldest:
             return found
     return None
 
 
-def _entry_of(file: File, group: GroupId, index: int, term: int) -> Entry | None:
+def _entry_of(file: File, group: GroupId, index: int, term: int) -> tuple[Entry | None, bool]:
+    """Return an entry if the segment has it, and whether no older segment can."""
     head = file.pread(SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES, 0)
     segment = parse_segment_header(head)
     if segment is None or segment.group != group:
-        return None
+        return None, False
     keys = segment_keys(group, segment.salt, segment.incarnation)
     first = parse_header(head, SEGMENT_HEADER_BYTES, keys)
     if first is None or first.index > index:
-        return None
+        return None, False
+    is_the_oldest = first.index < index
     data = file.pread(file.size(), 0)
     offset = SEGMENT_HEADER_BYTES
     while (header := parse_header(data, offset, keys)) is not None:
         body = data[offset + RECORD_HEADER_BYTES :][: header.length]
         is_entry = header.kind <= LAST_ENTRY_KIND and (header.index, header.term) == (index, term)
         if is_entry and _has(body, header):
-            return Entry(index, term, EntryKind(header.kind), body)
+            return Entry(index, term, EntryKind(header.kind), body), is_the_oldest
         offset += record_bytes(header.length)
-    return None
+    return None, is_the_oldest
 
 
 def _repair_file(

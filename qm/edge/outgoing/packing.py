@@ -109,6 +109,14 @@ class Packer:
                 break
         return packed
 
+    def is_readable(self, place: BodyPlace) -> bool:
+        """Whether a body can be read on this node."""
+        try:
+            self._cluster.read_body(place)
+        except (BodyDamaged, KeyError):
+            return False
+        return True
+
     def _packet(self, key: int, position: Position, previous_number: int | None) -> bytes:
         stored = self._addressing.addressed(self._cluster.read_body(_place_of(position)))
         stored = self._encryption.leaving(stored, self._name)

@@ -11,7 +11,6 @@ from math import inf
 
 from typing_extensions import override
 
-from qm.cluster.cluster import Unavailable
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.backlog import Backlog
 from qm.edge.outgoing.limits import RESTORE_RETRY_S
@@ -360,16 +359,9 @@ class QueueSender(LinkOwner):
         """Have a damaged body restored from another replica, and go on sending."""
         cluster = self._context.cluster
         while rows.sendable(cluster.state, self._queue_id, key, self._watermark) is not None:
-            try:
-                if await cluster.restore_body(place):
-                    break
-            except (Unavailable, OSError) as error:
-                self._context.lines.warning(
-                    "outgoing_not_restored",
-                    "a damaged body cannot be restored now",
-                    queue=format_name_text(self._name),
-                    error=str(error),
-                )
+            await cluster.restore_body(place)
+            if self._packer.is_readable(place):  # its seal may lack a key, though it is whole
+                break
             await asyncio.sleep(RESTORE_RETRY_S)
         self._restoring = None
         self.go_on()

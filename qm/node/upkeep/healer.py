@@ -22,6 +22,7 @@ from qm.node.upkeep.housekeeping import Housekeeping
 from qm.observe.metrics import Metrics
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.bodies.body_scan import START, Cursor, KnownBody, page
+from raft.log.files import FatalDiskError
 from raft.log.scrub import CannotRepair, DamagedRange
 from raft.log_view import LogViewError
 
@@ -144,7 +145,12 @@ class Healer:
         self.take_suspects()
         async with self._lock:
             wanted = [one for one in self._known if not isinstance(one, RangeDamage)]
-            await self._heal([one for one in wanted if one.index == place.index])
+            try:
+                await self._heal([one for one in wanted if one.index == place.index])
+            except FatalDiskError:
+                raise
+            except OSError as error:  # no space, or a read that failed
+                logger.warning("nothing is restored here now: %s", error)
         return self._replicated.machine.store.bodies.copy(place) is not None
 
     async def _heal(self, due: Sequence[Damage]) -> None:

@@ -411,6 +411,8 @@ def test_a_body_that_is_restored_is_sent_by_the_node_that_could_not_read_it(
             cluster.nodes["n1"].is_damaged = False
             await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
             assert peer.bodies == list(range(7))
+            # It was tried again and again, not sent and taken back.
+            assert cluster.metric("quorate_outgoing_messages_total", result="damaged") == 1
 
     run(scenario())
 

@@ -301,7 +301,7 @@ class InProcessNode:
         raise NotImplementedError
 
     async def restore_body(self, place: BodyPlace) -> bool:
-        return not self.is_damaged
+        return True
 
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         self._listeners.append(listener)
