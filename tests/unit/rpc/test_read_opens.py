@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from qm.names.format_name import parse_format_name
+from qm.node.config.schema import RpcSection
 from qm.pb import control_pb2, control_pb2_grpc
 from qm.rpc.client import RpcClient
 from qm.rpc.endpoint_mapper import MAPPER, MapIn, port_of_tower, tower_of
@@ -114,6 +115,7 @@ def test_the_port_is_told_and_nobody_needs_to_ask() -> None:
         assert await reader.receive(await reader.open()) == b"one"
         port = (await reader.call(0, Nothing())).port
         assert port == RPC_PORT
+        assert RpcSection().port_base == 2103, "unless a deployment chooses"
         with socket.create_connection(((await world.harness.leader()).host, port), 5):
             pass
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import secrets
+from typing import Any
 
 import pytest
 
+from qm.names.format_name import parse_format_name
 from qm.node.upkeep import rpc_endpoint
 from qm.pb import control_pb2
 from qm.rpc.interface import Fault
+from qm.rpc.queue_formats import format_of
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.opened import OpenedQueue
@@ -77,12 +80,10 @@ def test_parameters_of_the_wrong_kind_take_nothing() -> None:
         await with_orders(client, b"one")
         reader = await world.reader()
         handle, other = await reader.open(), await reader.open()
-        foreign = (await reader.call(4, mqrr.Handle(other))).cursor
+        await reader.call(4, mqrr.Handle(other))
         (key,) = await keys_of(reader, handle, 1)
-        own = foreign + 1
         closed = (await reader.call(4, mqrr.Handle(handle))).cursor
         assert (await reader.call(5, mqrr.CursorIn(handle, closed))).status == 0
-        del own
         for action in (PEEK_AT, PEEK_AFTER, PEEK_BEFORE, TAKE_AT, TAKE_AFTER, TAKE_BEFORE):
             found = await reader.start(handle, action, lookup=key, cursor=closed)
             assert found.status == INVALID
@@ -432,9 +433,8 @@ def test_there_is_no_coordinator_to_enlist_with() -> None:
         await with_orders(client, b"one")
         reader = await world.reader()
         handle = await reader.open()
-        for name in (mqrr_queue(), None):
-            if name is None:
-                continue
+        elsewhere: Any = parse_format_name(r"DIRECT=OS:nowhere.example\private$\q")
+        for name in (mqrr_queue(), format_of(elsewhere)):
             enlisting = mqrr.EnlistIn(TRANSACTION, 0, b"", name)
             assert (await reader.call(12, enlisting)).status == 0xC00E004C
         given = reader.start_values(handle)
