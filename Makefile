@@ -273,7 +273,7 @@ COMPILE := $(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes
 lock: | $(VENV)/bin/python  ## update the lock files
 	$(PIP) install --require-hashes -r requirements-tools.lock
 	$(COMPILE) --extra server -o requirements.lock pyproject.toml
-	$(COMPILE) -c requirements.lock --extra server --extra dev -o requirements-dev.lock pyproject.toml
+	$(COMPILE) -c requirements.lock --extra server --extra telemetry --extra dev -o requirements-dev.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --extra server --extra spark -o requirements-spark.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --extra server --extra chart -o requirements-chart.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --extra server --extra console -o requirements-console.lock pyproject.toml

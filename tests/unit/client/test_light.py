@@ -19,7 +19,16 @@ MODULES = {
     "pyyaml": "yaml",
     "zlib-ng": "zlib_ng",
 }
-PARTS = ("client", "blocking", "mqac", "mqac.constants", "signing", "formatters", "handling")
+PARTS = (
+    "client",
+    "blocking",
+    "mqac",
+    "mqac.constants",
+    "signing",
+    "formatters",
+    "handling",
+    "telemetry",
+)
 
 
 def modules_of(requirements: list[str]) -> list[str]:
