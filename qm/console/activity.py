@@ -14,10 +14,6 @@ from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 
 EVENTS_SHOWN_MAX: Final = 500
-_ACL_NOTE: Final = (
-    "The owner is {owner}. The first entry that names a right decides: `qm acl explain` says which,"
-    " and `qm acl grant`, `deny` and `remove` change them."
-)
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -46,7 +42,6 @@ class ActivityPages(PageGroup):
             web.get("/certificates", self._certificates),
             web.get("/settings", self._settings),
             web.post("/settings", self._set),
-            web.get("/queues/{queue:[0-9]+}/acl", self._acl),
             web.get("/events", self._events),
         ]
 
@@ -227,28 +222,6 @@ class ActivityPages(PageGroup):
         return see("/transactions")
 
     # Rights, certificates, settings, events
-
-    async def _acl(self, request: web.Request) -> web.Response:
-        queue = await self.found_queue(request)
-        wanted = pb.GetAclRequest(queue=self.queue_name(request))
-        found = await self.call(request, lambda s: s.queues.GetAcl, wanted)
-        rows = [
-            (
-                place,
-                pb.AceType.Name(entry.type).lower(),
-                entry.principal or entry.sid,
-                entry.sid,
-                ", ".join(entry.rights),
-            )
-            for place, entry in enumerate(found.entries)
-        ]
-        return self._table(
-            request,
-            f"Who may use {queue.path_name}",
-            ("Place", "Entry", "Whom", "SID", "Rights"),
-            rows,
-            note=_ACL_NOTE.format(owner=found.owner or found.owner_sid),
-        )
 
     async def _certificates(self, request: web.Request) -> web.Response:
         """Certificates that a person signs messages with."""

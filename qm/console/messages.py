@@ -12,6 +12,7 @@ from qm.client.queue import Queue, exactly
 from qm.console.bodies import EDITED_MAX_BYTES, editable_text, edited_body, shown_body
 from qm.console.forms import form_of, values_of
 from qm.console.page_group import PageGroup, number, see
+from qm.console.sending import send_all
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 
@@ -184,13 +185,9 @@ class MessagePages(PageGroup):
         return f"{manager.computer_name}\\private$\\{target}"
 
     async def _send(self, request: web.Request, target: str, message: Message) -> None:
-        """Send, in a transaction where the queue takes nothing else."""
         async with self.client(request) as client:
-            if await self._is_transactional(request, client.format_name(target)):
-                async with client.transaction() as transaction:
-                    await transaction.send(target, message)
-            else:
-                await client.send(target, message)
+            takes_transactions = await self._is_transactional(request, client.format_name(target))
+            await send_all(client, target, [message], takes_transactions)
 
     async def _is_transactional(self, request: web.Request, target: str) -> bool:
         wanted = pb.GetQueueRequest(queue=pb.QueueName(name=target))

@@ -7,10 +7,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from qm.archive.reasons import reason_name
-from qm.client.message import Message
+from qm.client.errors import ClientError
 from qm.client.search import PLACES, found_in
 from qm.client.values import python_value, value_of
-from qm.console.forms import form_of
+from qm.console.attributes import ATTRIBUTES, changes_of
+from qm.console.forms import form_of, values_of
 from qm.console.page_group import PAGE_ITEMS, PageGroup, number, see
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
@@ -29,7 +30,6 @@ SEARCH_MAX_S: Final = 2.0
 """A page is there within 3 s; it says how far the search came."""
 _UNREAD: Final = (pb.ORDER, pb.NOTIFICATION, pb.CONNECTOR)
 _KINDS: Final = tuple(one.name.lower() for one in pb.QueueKind.DESCRIPTOR.values)
-_CHANGEABLE: Final = ("label", "quota", "journaling", "max_deliveries", "retry_delay_ms")
 
 
 class Pages(PageGroup):
@@ -44,13 +44,13 @@ class Pages(PageGroup):
             web.get("/figures", self._figures),
             web.get("/queues", self._queues),
             web.post("/queues", self._create),
+            web.post("/queues/several", self._do_with_several),
             web.get("/search", self._search),
             web.get("/trace", self._trace),
             web.get(queue, self._queue),
             web.post(f"{queue}/set", self._set),
             web.post(f"{queue}/purge", self._purge),
             web.post(f"{queue}/delete", self._delete),
-            web.post(f"{queue}/send", self._send),
         ]
 
     # Overview
@@ -116,11 +116,12 @@ class Pages(PageGroup):
             kind=kind,
             kinds=_KINDS,
             sorts=list(_SORTS),
+            fields=ATTRIBUTES,
         )
 
     async def _create(self, request: web.Request) -> web.Response:
         form = await form_of(request)
-        attributes = {"transactional": value_of("transactional" in form)}
+        attributes = changes_of(form) | {"transactional": value_of("transactional" in form)}
         path = str(form.get("path", ""))
         if path and "\\" not in path:
             path = f".\\private$\\{path}"
@@ -152,7 +153,7 @@ class Pages(PageGroup):
             "queue.html.j2",
             queue=found,
             attributes={name: python_value(found.attributes[name]) for name in found.attributes},
-            changeable=_CHANGEABLE,
+            fields=ATTRIBUTES,
             messages=reply.messages,
             after=reply.page_token,
             reasons=[one for one in counts.counts if one.message_class],
@@ -160,15 +161,12 @@ class Pages(PageGroup):
 
     async def _set(self, request: web.Request) -> web.Response:
         form = await form_of(request)
-        changes: dict[str, pb.Value] = {}
-        for name in _CHANGEABLE:
-            if name == "label":
-                changes[name] = value_of(str(form.get(name, "")))
-            elif name == "journaling":
-                changes[name] = value_of(name in form)
-            else:
-                changes[name] = value_of(number(form.get(name, "0")))
-        wanted = pb.SetQueueRequest(queue=self.queue_name(request), changes=changes)
+        before = await self.found_queue(request)
+        wanted = pb.SetQueueRequest(
+            queue=self.queue_name(request), changes=changes_of(form, before.attributes)
+        )
+        if "version" in form:
+            wanted.if_version = number(form["version"])
         await self.call(request, lambda s: s.queues.SetQueue, wanted)
         return see(f"/queues/{request.match_info['queue']}")
 
@@ -181,6 +179,31 @@ class Pages(PageGroup):
         wanted = pb.DeleteQueueRequest(queue=self.queue_name(request))
         await self.call(request, lambda s: s.queues.DeleteQueue, wanted)
         return see("/queues")
+
+    async def _do_with_several(self, request: web.Request) -> web.Response:
+        """Purge or delete each; one that is refused does not keep the others."""
+        form = await form_of(request)
+        verb, chosen = form.get("verb", ""), await values_of(request, "queue")
+        if verb not in ("purge", "delete") or not chosen:
+            raise web.HTTPBadRequest(reason="choose queues, and what to do with them")
+        failed: list[tuple[int, str]] = []
+        for queue_id in map(number, chosen):
+            name = pb.QueueName(queue_id=queue_id)
+            try:
+                if verb == "purge":
+                    wanted = pb.PurgeQueueRequest(queue=name)
+                    await self.call(request, lambda s: s.queues.PurgeQueue, wanted)
+                else:
+                    gone = pb.DeleteQueueRequest(queue=name)
+                    await self.call(request, lambda s: s.queues.DeleteQueue, gone)
+            except ClientError as error:
+                failed.append((queue_id, str(error)))
+        if not failed:
+            return see("/queues")
+        done = len(chosen) - len(failed)
+        return self.render(
+            request, "several.html.j2", queue=None, verb=verb, done=done, failed=failed
+        )
 
     # Search
 
@@ -270,15 +293,3 @@ class Pages(PageGroup):
                 token = reply.page_token
                 if not token:
                     break
-
-    async def _send(self, request: web.Request) -> web.Response:
-        form = await form_of(request)
-        queue = await self.found_queue(request)
-        message = Message.of_text(str(form.get("body", "")), label=str(form.get("label", "")))
-        async with self.client(request) as client:
-            if queue.is_transactional:
-                async with client.transaction() as transaction:
-                    await transaction.send(queue.path_name, message)
-            else:
-                await client.send(queue.path_name, message)
-        return see(f"/queues/{queue.queue_id}")

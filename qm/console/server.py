@@ -27,7 +27,10 @@ from qm.console.messages import MessagePages
 from qm.console.page_group import texts_of
 from qm.console.pages import Pages
 from qm.console.people import Access, Caller, certified
+from qm.console.rights import Rights
+from qm.console.sending import Sending
 from qm.console.sign_ins import Person, Session, SignIns
+from qm.names.errors import QueueNameError
 from qm.observe.logs import LimitedLog
 
 logger = logging.getLogger(__name__)
@@ -146,6 +149,8 @@ class ConsoleServer(Console):
                 *Pages(self._page, self.caller_of).routes(),
                 *MessagePages(self._page, self.caller_of).routes(),
                 *ActivityPages(self._page, self.caller_of).routes(),
+                *Rights(self._page, self.caller_of).routes(),
+                *Sending(self._page, self.caller_of).routes(),
             ]
         )
         self._runner = web.AppRunner(
@@ -239,7 +244,7 @@ class ConsoleServer(Console):
             return self._error(session, 403, str(error))
         except Unavailable as error:
             return self._error(session, 503, str(error))
-        except (ClientError, ValueError) as error:
+        except (ClientError, QueueNameError, ValueError) as error:
             return self._error(session, 400, str(error))
         except Exception as error:
             if session is not None and not self._sign_ins.knows(request.cookies.get(COOKIE, "")):

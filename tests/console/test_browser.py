@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import FilePayload, Page, async_playwright
 
-from qm.client.message import Message
+from qm.client.message import VT_BYTES, Message
 from qm.pb import control_pb2 as pb
 from tests.unit.client.world import PLAIN, Clients, clients
 
@@ -102,6 +102,8 @@ def test_every_page_is_seen_and_read_by_everybody() -> None:
                 "certificates": f"{base}/certificates?who=admin",
                 "settings": f"{base}/settings",
                 "rights": f"{queue}/acl",
+                "rights-explained": f"{base}/settings/acl/explain?who=admin",
+                "send": f"{queue}/send",
                 "error": f"{base}/queues/99999",
             }
             for name, url in pages.items():
@@ -160,6 +162,29 @@ def test_several_messages_are_chosen_and_moved_by_hand() -> None:
         assert await page.locator("td:has-text('keep')").count() == 1
         await page.goto(await link_of(page, base, "other"))
         assert await page.locator("td:has-text('second')").count() == 1
+
+    browse(scenario)
+
+
+def test_a_file_is_sent_and_all_messages_are_chosen_by_hand() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        page.on("dialog", lambda dialog: asyncio.ensure_future(dialog.accept()))
+        queue = await link_of(page, base, "plain")
+        await page.goto(f"{queue}/send")
+        file = FilePayload(name="any", mimeType="application/octet-stream", buffer=b"\0\xff{}")
+        await page.set_input_files("input[type=file]", file)
+        await page.wait_for_function("document.querySelector('[name=body]').value === '00ff7b7d'")
+        await page.fill("[name=count]", "3")
+        await page.click("text=Send >> nth=-1")
+        await page.wait_for_selector("h2:has-text('Messages')")
+        async with made.client() as client:
+            message = await (await client.open_queue(PLAIN)).peek()
+            assert message is not None
+            assert (message.body, message.body_type) == (b"\0\xff{}", VT_BYTES)
+        await page.check("text=All >> nth=0")
+        assert await page.locator("input[name=key]:checked").count() == 3
+        await page.click("text=Delete the chosen")
+        await page.wait_for_selector("input[name=key]", state="detached")
 
     browse(scenario)
 

@@ -6,6 +6,21 @@ document.addEventListener("submit", (event) => {
   if (question && !window.confirm(question)) event.preventDefault();
 });
 
+document.addEventListener("change", (event) => {
+  const { all, hexOf, chosen } = event.target.dataset;
+  const form = event.target.form;
+  // One box for all of its column.
+  if (all) for (const box of form.querySelectorAll(`input[name="${all}"]`)) box.checked = event.target.checked;
+  // A file's bytes take the place of what is typed.
+  if (hexOf && event.target.files.length) {
+    event.target.files[0].arrayBuffer().then((bytes) => {
+      const digits = Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0"));
+      form.elements[hexOf].value = digits.join("");
+      form.elements[chosen].value = "hexadecimal bytes";
+    });
+  }
+});
+
 // A node that is gone is said, not hidden behind old figures.
 const silent = document.getElementById("silent");
 const isSilent = (now) => { silent.hidden = !now; };
