@@ -8,6 +8,7 @@ from qm.cluster.cluster import Cluster, Unavailable
 from qm.model.queries import account
 from qm.model.values.directory_objects import password_label
 from qm.rpc.security.accounts import Account, AccountSource
+from qm.rpc.security.ntlm_keys import KEY_SIZE_BYTES
 
 Opened = Callable[[bytes, bytes], bytes | None]
 """(sealed, label) -> the secret; None while this node has no key that opens it."""
@@ -31,8 +32,8 @@ class ClusterAccounts(AccountSource):
         if found.domain and found.domain.casefold() != domain.casefold():
             return None
         nt_hash = self._opened(found.sealed_password, password_label(found.sid))
-        if nt_hash is None:
-            return None
+        if nt_hash is None or len(nt_hash) != KEY_SIZE_BYTES:
+            return None  # of the console alone: there is no hash that NTLM could use
         sids = (found.sid, *found.groups)
         return Account(found.name, nt_hash, sids, found.domain, not found.is_disabled)
 

@@ -27,9 +27,11 @@ from qm.names.grammar import is_host
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc
+from qm.security.passwords import is_verifier
 
 PASSWORD_HASH: Final = "password_hash"
-"""In PutObject of a user: the NT hash of its password, which the node seals; empty for none."""
+"""In PutObject of a user: the NT hash of its password, or a verifier of it, which NTLM cannot use
+(`qm.security.passwords`); the node seals either. Empty for none."""
 PASSWORD_HASH_SIZE_BYTES: Final = 16
 FILTERS_MAX: Final = 32
 ATTRIBUTES_MAX: Final = 128
@@ -116,8 +118,10 @@ class DirectoryControl(control_pb2_grpc.DirectoryControlServicer):
             raise Conflict("first upgrade the members that do not run this release yet")
         if not raw:
             return encode_attribute(b"")
-        if len(raw) != PASSWORD_HASH_SIZE_BYTES:
-            raise InvalidArgument(field, f"an NT hash of {PASSWORD_HASH_SIZE_BYTES} bytes")
+        if len(raw) != PASSWORD_HASH_SIZE_BYTES and not is_verifier(raw):
+            raise InvalidArgument(
+                field, f"an NT hash of {PASSWORD_HASH_SIZE_BYTES} bytes, or a verifier by scrypt"
+            )
         try:
             sealed = await self._operations.sealed(raw, password_label(sid))
         except NotOffered as error:

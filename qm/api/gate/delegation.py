@@ -11,11 +11,12 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from qm.api.gate.identity import Principal, Role, principal_of
+from qm.security.sid import sid_from_text, sid_text
 
 WORD_KEY: Final = "quorate-console-word"
 """Metadata: the secret of the process."""
 FOR_KEY: Final = "quorate-console-for"
-"""Metadata: role and name of who signed in, `role:name`, percent-encoded."""
+"""Metadata: role, SID and name of who signed in, `role:sid:name`, percent-encoded."""
 _WORD_BYTES: Final = 32
 
 
@@ -27,7 +28,8 @@ class Delegation:
 
     def metadata(self, who: Principal) -> tuple[tuple[str, str], ...]:
         """Return what the console adds to its calls for somebody."""
-        return ((WORD_KEY, self._word), (FOR_KEY, quote(f"{who.role.value}:{who.name}", safe=":")))
+        text = f"{who.role.value}:{sid_text(who.sids[0])}:{who.name}"
+        return ((WORD_KEY, self._word), (FOR_KEY, quote(text, safe=":")))
 
     def acting(self, caller: Principal, given: Iterable[tuple[str, str | bytes]]) -> Principal:
         """Return for whom a node calls: itself, or who signed in to this process's console."""
@@ -39,5 +41,5 @@ class Delegation:
             return caller
         if not hmac.compare_digest(word.encode(), self._word.encode()):
             return caller
-        role, _, name = unquote(who).partition(":")
-        return principal_of(name, Role(role))
+        role, sid, name = unquote(who).split(":", 2)
+        return principal_of(name, Role(role), sid_from_text(sid))

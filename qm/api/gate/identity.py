@@ -5,7 +5,7 @@ subject alternative names: `quorate:role/admin` (or operator, client, node). Sec
 contain SIDs, so each principal has one, derived only from its name and so the same on every node.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from struct import Struct
@@ -20,6 +20,8 @@ PRINCIPAL_MAX_CHARS: Final = 64
 """ub-common-name of X.520."""
 OPERATORS: Final[Sid] = sid_from_text("S-1-5-32-549")
 """BUILTIN\\Server Operators: every operator is a member."""
+USERS: Final[Sid] = sid_from_text("S-1-5-32-545")
+"""BUILTIN\\Users: members with a password may sign in to the console as clients."""
 _COMMON_NAME: Final = "x509_common_name"
 _URIS: Final = "peer_uri"
 """Only the URIs among alternative names: other kinds that look like a role are ignored."""
@@ -38,6 +40,12 @@ class Role(Enum):
 
 
 _GROUPS: Final = {Role.ADMIN: (ADMINISTRATORS,), Role.OPERATOR: (OPERATORS,)}
+ROLE_GROUPS: Final[Mapping[Role, Sid]] = {
+    Role.ADMIN: ADMINISTRATORS,
+    Role.OPERATOR: OPERATORS,
+    Role.CLIENT: USERS,
+}
+"""What gives a role to users who prove themselves with a password, the most powerful first."""
 
 
 class Unauthenticated(Exception):
@@ -71,9 +79,14 @@ def principal_sid(name: str) -> Sid:
     return sid_from_text(f"S-1-5-21-{first}-{second}-{third}-{rid}")
 
 
-def principal_of(name: str, role: Role) -> Principal:
-    """Return a principal with its SIDs."""
-    return Principal(name, role, (principal_sid(name), *_GROUPS.get(role, ())))
+def principal_of(name: str, role: Role, sid: Sid = b"") -> Principal:
+    """Return a principal with its SIDs. `sid`: its own; left out: derived from its name."""
+    return Principal(name, role, (sid or principal_sid(name), *_GROUPS.get(role, ())))
+
+
+def role_of_groups(groups: Collection[Sid]) -> Role | None:
+    """Return the most powerful role that groups give; None: they give none."""
+    return next((role for role, group in ROLE_GROUPS.items() if group in groups), None)
 
 
 def authenticate(properties: Mapping[str, Sequence[bytes]]) -> Principal:

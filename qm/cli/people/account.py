@@ -1,7 +1,8 @@
-"""`qm user`: accounts with which Windows programs log on by NTLM, the same at every node."""
+"""`qm user`: accounts of people and Windows programs who prove themselves with a password."""
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,17 +16,18 @@ from qm.cli.people.documents import plain, sid, wire_value
 if TYPE_CHECKING:  # slow to load, and not needed for --help
     from qm.rpc.users_file import User
 
-_COLUMNS: Final = ("name", "domain", "sid", "groups", "state")
+_COLUMNS: Final = ("name", "domain", "sid", "role", "groups", "state")
+_ROLES: Final = ("admin", "operator", "client")
 _CLASS: Final = "user"
 _file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
 
 @click.group()
 def user() -> None:
-    """Add and remove accounts of Windows programs (docs/windows.md).
+    """Add and remove accounts of people and Windows programs (docs/security.md, docs/windows.md).
 
     An account belongs to a user of the directory. The cluster keeps the hash of its password sealed
-    and tells it nobody; every node logs the user on.
+    and tells it nobody; every node logs the user on. A role lets it sign in to the console, too.
     """
 
 
@@ -38,6 +40,12 @@ def user() -> None:
 @click.option(
     "--group", "groups", multiple=True, metavar="SID", help="S-1-5-32-544: administrators."
 )
+@click.option(
+    "--role", type=click.Choice(_ROLES), help="Let it sign in to the console: the role's group."
+)
+@click.option(
+    "--console-only", is_flag=True, help="Not for Windows programs: keep no hash that NTLM needs."
+)
 @click.option("--disabled", is_flag=True, help="Keep the account, but let nobody log on with it.")
 @click.password_option(help="Asked for when left out, which keeps it out of the shell's history.")
 @connected
@@ -47,19 +55,31 @@ def add(
     domain: str,
     sid_given: str,
     groups: tuple[str, ...],
+    role: str | None,
+    console_only: bool,
     disabled: bool,
     password: str,
 ) -> None:
-    """Add an account, or replace it."""
+    """Add an account, or replace it.
+
+    Its groups are its roles at the console: S-1-5-32-544 admin, S-1-5-32-549 operator, S-1-5-32-545
+    client; without one of them it cannot sign in there.
+    """
+    from qm.api.gate.identity import ROLE_GROUPS, Role
     from qm.rpc.security.ntlm_keys import nt_hash
     from qm.rpc.users_file import User, described
+    from qm.security.passwords import SALT_BYTES, verifier_of
+    from qm.security.sid import sid_text
 
+    if role is not None:
+        groups = tuple(dict.fromkeys((*groups, sid_text(ROLE_GROUPS[Role(role)]))))
     added = User(name, nt_hash(password).hex(), sid_given, groups, domain, not disabled)
     try:
         added.account()
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    connection.run(lambda wire: _put(wire, added))
+    kept = verifier_of(password, secrets.token_bytes(SALT_BYTES)) if console_only else b""
+    connection.run(lambda wire: _put(wire, added, kept))
     click.echo(described(added))
 
 
@@ -136,8 +156,11 @@ async def _users(wire: Any) -> list[tuple[bytes, dict[str, Any]]]:
     ]
 
 
-async def _put(wire: Any, given: User) -> None:
-    """Give the user of this account's name, or else of its SID, the account."""
+async def _put(wire: Any, given: User, verifier: bytes = b"") -> None:
+    """Give the user of this account's name, or else of its SID, the account.
+
+    `verifier`: is kept in place of the NT hash.
+    """
     account = given.account()
     users = await _users(wire)
     of_name = [
@@ -152,7 +175,7 @@ async def _put(wire: Any, given: User) -> None:
         "account_name": given.name,
         "account_domain": given.domain,
         "account_disabled": not given.enabled,
-        "password_hash": account.nt_hash,
+        "password_hash": verifier or account.nt_hash,
         "groups": [sid(text) for text in given.groups],
     }
     if not known.get("name"):
@@ -173,12 +196,15 @@ async def _write(wire: Any, identifier: bytes, values: dict[str, Any]) -> None:
 
 
 def _shown(values: dict[str, Any]) -> dict[str, Any]:
+    from qm.api.gate.identity import role_of_groups
     from qm.security.sid import sid_text
 
+    role = role_of_groups(values.get("groups") or [])
     return {
         "name": values["account_name"],
         "domain": values.get("account_domain", ""),
         "sid": sid_text(values["security_identifier"]),
+        "role": "" if role is None else role.value,
         "groups": [sid_text(one) for one in values.get("groups") or []],
         "state": "disabled" if values.get("account_disabled") else "enabled",
     }

@@ -8,6 +8,7 @@ import msgspec
 
 from qm.rpc.security.ntlm_keys import KEY_SIZE_BYTES, proof_of, response_key
 from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, Identity
+from qm.security.guesses import Guesses
 from qm.security.sid import Sid
 
 FAILURES_MAX: Final = 5
@@ -46,8 +47,7 @@ class Logons:
     def __init__(self, source: AccountSource, now: Callable[[], float]) -> None:
         """`now`: monotonic seconds."""
         self._source = source
-        self._now = now
-        self._failures: dict[tuple[str, str], list[float]] = {}
+        self._failures = Guesses(FAILURES_MAX, LOCK_WINDOW_S, WATCHED_PAIRS_MAX, now)
 
     def judge(
         self, user: str, domain: str, address: str, challenge: bytes, proof: bytes, blob: bytes
@@ -58,7 +58,7 @@ class Logons:
         empty (RP-A15).
         """
         key = (user.casefold(), address)
-        if self._is_locked(key):
+        if self._failures.is_over(key):
             return None
         account = self._source.find(user, domain) or _NOBODY
         found = None
@@ -67,20 +67,8 @@ class Logons:
             if hmac.compare_digest(proof_of(ours, challenge, blob), proof):
                 found = ours
         if found is None or not account.is_enabled:
-            self._note_failure(key)
+            self._failures.note(key)
             return None
-        self._failures.pop(key, None)
+        self._failures.forget(key)
         sids = (*account.sids, AUTHENTICATED_USERS, NETWORK)
         return Identity(account.name, sids), found
-
-    def _is_locked(self, key: tuple[str, str]) -> bool:
-        since = self._now() - LOCK_WINDOW_S
-        recent = [at for at in self._failures.get(key, ()) if at > since]
-        return len(recent) >= FAILURES_MAX
-
-    def _note_failure(self, key: tuple[str, str]) -> None:
-        since = self._now() - LOCK_WINDOW_S
-        recent = [at for at in self._failures.pop(key, ()) if at > since]
-        while len(self._failures) >= WATCHED_PAIRS_MAX:
-            del self._failures[next(iter(self._failures))]
-        self._failures[key] = [*recent[-FAILURES_MAX + 1 :], self._now()]

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from qm.api.gate.identity import principal_sid
+from qm.api.gate.identity import USERS, principal_sid
 from qm.cli.main import main
 from qm.model.queries import AccountInfo, account
 from qm.model.values.limits import APPLY_VERSION
@@ -22,6 +22,7 @@ from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.users_file import User
+from qm.security.passwords import SALT_BYTES, verifier_of
 from qm.security.sid import ADMINISTRATORS
 from tests.cluster.harness import HarnessNode, run, until
 from tests.unit.rpc.reading import RPC_PORT, RemoteReader, rpc_world, with_orders
@@ -96,6 +97,13 @@ def test_an_account_is_valid_at_every_node_until_it_is_removed() -> None:
                 write_users(old, [User("carol", hash_.hex(), groups=("S-1-5-32-544",))])
                 assert (await qm("import", str(old))).output == "carol\n"
             await everywhere("carol", "S3cret!", 0)
+            await qm("add", "carol", "--password", "S3cret!", "--console-only", "--role", "client")
+            await everywhere("carol", "S3cret!", WRONG)
+            kept = account(leader.cluster.view, "carol")
+            assert kept is not None
+            assert kept.groups == (USERS,)
+            assert kept.sealed_password != found.sealed_password
+            assert "client" in (await qm("list")).output
             await qm("remove", "CAROL")
             await everywhere("carol", "S3cret!", WRONG)
             assert "arol" not in (await qm("list")).output
@@ -125,6 +133,10 @@ def test_a_password_is_given_as_its_hash_to_a_user_alone() -> None:
             assert await refusal("user", password_hash=pb.Value(data=raw)) is invalid
             assert await refusal("user", **(good | {"password_hash": short})) is invalid
             assert await refusal("user", **good, sealed_password=sealed) is invalid
+            dear = b"\x01\x1f" + verifier_of("x", bytes(SALT_BYTES))[2:]
+            assert (
+                await refusal("user", **(good | {"password_hash": pb.Value(data=dear)})) is invalid
+            )
             assert await refusal("site", **good) is invalid
             assert await refusal("user", **good) is None
             listed = await client.directory.ListObjects(pb.ListObjectsRequest(object_class="user"))
