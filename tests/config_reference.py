@@ -76,6 +76,11 @@ def page() -> str:
         if section is not None:
             head = f"[[{field.name}]]" if _is_list(field.type) else f"[{field.name}]"
             parts.append(_table(f"`{head}`", _purpose(section), section))
+            for inner in msgspec.structs.fields(section):
+                within = _section(inner.type)
+                if within is not None:
+                    name = f"`[{field.name}.{inner.name}]`"
+                    parts.append(_table(name, _purpose(within), within))
     return "\n".join([*parts, _NOTE.lstrip("\n")])
 
 
@@ -124,6 +129,8 @@ def _section(kind: Any) -> type[Section] | None:
     info = types.type_info(kind)
     if isinstance(info, types.VarTupleType):
         info = info.item_type
+    if isinstance(info, types.UnionType):
+        (info, *_) = (one for one in info.types if not isinstance(one, types.NoneType))
     if isinstance(info, types.StructType) and issubclass(info.cls, Section):
         return info.cls
     return None

@@ -66,7 +66,14 @@ def certified(request: web.Request, is_revoked: Callable[[bytes], bool]) -> Pers
         who = authenticate(_properties(shown))
     except Unauthenticated:
         return None
-    return None if who.role is Role.NODE else Person(who, certificate)
+    return None if who.role is Role.NODE else of_certificate(who, certificate, is_revoked)
+
+
+def of_certificate(
+    who: Principal, certificate: bytes, is_revoked: Callable[[bytes], bool]
+) -> Person:
+    """Return somebody whom a certificate, as PEM, proves until it is revoked."""
+    return Person(who, lambda: not is_revoked(certificate))
 
 
 def _properties(certificate: Mapping[str, Any]) -> dict[str, list[bytes]]:

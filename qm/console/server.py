@@ -22,11 +22,12 @@ from qm.api.gate.operations import Console
 from qm.api.gate.roles import rule_of
 from qm.client.errors import ClientError, NotAllowed, Unavailable
 from qm.console.activity import ActivityPages
+from qm.console.entry import SESSION_COOKIE, Entry, Ways
 from qm.console.forms import FORM_MAX_BYTES, form_of
 from qm.console.messages import MessagePages
 from qm.console.page_group import texts_of
 from qm.console.pages import Pages
-from qm.console.people import Access, Caller, certified
+from qm.console.people import Access, Caller, of_certificate
 from qm.console.rights import Rights
 from qm.console.sending import Sending
 from qm.console.sign_ins import Person, Session, SignIns
@@ -35,8 +36,6 @@ from qm.observe.logs import LimitedLog
 
 logger = logging.getLogger(__name__)
 
-COOKIE: Final = "__Host-quorate"
-"""The prefix keeps other hosts and plain HTTP from setting it."""
 TOKEN_FIELD: Final = "token"
 SESSION: Final = web.RequestKey("session", Session)
 REQUESTS_PER_PERSON_MAX: Final = 8
@@ -85,6 +84,9 @@ class Guard(Protocol):
     async def close(self) -> None:
         """Stop listening, and end every connection."""
 
+    def place(self, transport: object) -> str:
+        """Return the address or network that a connection comes from, for limits."""
+
     def server_log(self) -> logging.Logger:
         """Return a logger for aiohttp that limits what peers can make it write."""
 
@@ -103,6 +105,7 @@ class ConsoleServer(Console):
         access: Access,
         is_revoked: Callable[[bytes], bool],
         public_host: str,
+        ways: Ways,
         make_guard: Callable[[], Guard],
     ) -> None:
         """`is_revoked` tells it of a certificate as PEM; `public_host` is in addresses that the
@@ -116,7 +119,11 @@ class ConsoleServer(Console):
         self._is_revoked = is_revoked
         self._public_host = public_host
         self._make_guard = make_guard
-        self._sign_ins = SignIns(loop.time, lambda: secrets.token_urlsafe(SECRET_BYTES), is_revoked)
+        self._note = ways.note
+        self._sign_ins = SignIns(loop.time, lambda: secrets.token_urlsafe(SECRET_BYTES))
+        self._entry = Entry(
+            ways, self._sign_ins, is_revoked, loop.time, self._place, self._open_page, self._enter
+        )
         self._callers: dict[str, Caller] = {}
         self._in_progress: Counter[str] = Counter()
         """Requests, by principal."""
@@ -143,7 +150,7 @@ class ConsoleServer(Console):
         app.on_response_prepare.append(_add_headers)
         app.add_routes(
             [
-                web.get("/sign-in", self._sign_in),
+                *self._entry.routes(),
                 web.post("/sign-out", self._sign_out),
                 web.get("/static/{name}", _static),
                 *Pages(self._page, self.caller_of).routes(),
@@ -178,44 +185,50 @@ class ConsoleServer(Console):
         callers, self._callers = self._callers, {}
         for caller in callers.values():
             await caller.close()
+        await self._entry.close()
 
     @override
     def sign_in(self, who: Principal, certificate: bytes) -> str:
         host = f"[{self._public_host}]" if ":" in self._public_host else self._public_host
-        code = self._sign_ins.code_for(Person(who, certificate))
+        code = self._sign_ins.code_for(of_certificate(who, certificate, self._is_revoked))
         return f"https://{host}:{self._port}/sign-in?code={code}"
 
     # Signing in and out
 
-    async def _sign_in(self, request: web.Request) -> web.Response:
-        code = request.query.get("code", "")
-        person = self._sign_ins.redeem(code) if code else certified(request, self._is_revoked)
-        if person is None or self._is_revoked(person.certificate):
-            return self._render("sign-in.html.j2", 403 if code else 401, None, is_code=bool(code))
+    async def _enter(self, request: web.Request, person: Person, how: str) -> str:
+        """Begin a session, in place of the one that the browser had; return its cookie."""
+        self._sign_ins.end(request.cookies.get(SESSION_COOKIE, ""))
         cookie = self._sign_ins.begin(person)
         self._callers[cookie] = Caller(self._access, person.who)
         await self._close_ended()
-        name = person.who.name
+        name, place = person.who.name, self._place(request)
         self._log.info(f"signed in: {name}", f"{name} signed in to the console")
-        answer = web.Response(status=303, headers={"Location": "/"})
-        answer.set_cookie(COOKIE, cookie, secure=True, httponly=True, samesite="Strict", path="/")
-        return answer
+        text = f"{name} ({person.who.role.value}) signed in with {how} from {place}"
+        self._note("console_sign_in", text, name)
+        return cookie
+
+    def _place(self, request: web.Request) -> str:
+        return "" if self._guard is None else self._guard.place(request.transport)
+
+    def _open_page(self, template: str, status: int, **values: Any) -> web.Response:
+        """A page for people who are not signed in."""
+        return self._render(template, status, None, **values)
 
     async def _close_ended(self) -> None:
         for cookie in [one for one in self._callers if not self._sign_ins.knows(one)]:
             await self._callers.pop(cookie).close()
 
     async def _sign_out(self, request: web.Request) -> web.Response:
-        cookie = request.cookies.get(COOKIE, "")
+        cookie = request.cookies.get(SESSION_COOKIE, "")
         self._sign_ins.end(cookie)
         await self._close_ended()
         answer = web.Response(status=303, headers={"Location": "/sign-in"})
-        answer.del_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="Strict")
+        answer.del_cookie(SESSION_COOKIE, path="/", secure=True, httponly=True, samesite="Strict")
         return answer
 
     def caller_of(self, request: web.Request) -> Caller:
         """Return the API as the person of this request may call it."""
-        caller = self._callers.get(request.cookies[COOKIE])
+        caller = self._callers.get(request.cookies[SESSION_COOKIE])
         if caller is None:  # the session ended meanwhile
             raise web.HTTPSeeOther("/sign-in")
         return caller
@@ -227,7 +240,7 @@ class ConsoleServer(Console):
         """Require a session, and its token where something changes; show errors as pages."""
         session = None
         if not request.path.startswith(_OPEN_PATHS):
-            session = self._sign_ins.find(request.cookies.get(COOKIE, ""))
+            session = self._sign_ins.find(request.cookies.get(SESSION_COOKIE, ""))
             if session is None:
                 return web.Response(status=303, headers={"Location": "/sign-in"})
             request[SESSION] = session
@@ -247,7 +260,8 @@ class ConsoleServer(Console):
         except (ClientError, QueueNameError, ValueError) as error:
             return self._error(session, 400, str(error))
         except Exception as error:
-            if session is not None and not self._sign_ins.knows(request.cookies.get(COOKIE, "")):
+            cookie = request.cookies.get(SESSION_COOKIE, "")
+            if session is not None and not self._sign_ins.knows(cookie):
                 return web.Response(status=303, headers={"Location": "/sign-in"})
             self._log.error("failed", f"the console failed at {request.method}", error)
             return self._error(session, 500, "this node's log says why")

@@ -21,12 +21,21 @@ SESSIONS_MAX: Final = 256
 """Of all; then the one that was used least recently of whoever has most of them."""
 
 
+class Refused(Exception):
+    """Somebody may not sign in; the text tells them no more than they may know."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status: Final = status
+
+
 class Person(msgspec.Struct, frozen=True):
     """Who signs in."""
 
     who: Principal
-    certificate: bytes
-    """PEM of the certificate that proved it."""
+    holds: Callable[[], bool]
+    """Whether what proved it still does: the certificate, or the user with this password."""
+    session_max_s: float = SESSION_MAX_S
 
 
 class Session(msgspec.Struct):
@@ -47,16 +56,10 @@ class Session(msgspec.Struct):
 class SignIns:
     """Codes and sessions of one node."""
 
-    def __init__(
-        self,
-        monotonic_s: Callable[[], float],
-        secret: Callable[[], str],
-        is_revoked: Callable[[bytes], bool],
-    ) -> None:
-        """`secret` makes a new one that cannot be guessed; `is_revoked` tells it of a PEM."""
+    def __init__(self, monotonic_s: Callable[[], float], secret: Callable[[], str]) -> None:
+        """`secret` makes a new one that cannot be guessed."""
         self._monotonic_s = monotonic_s
         self._secret = secret
-        self._is_revoked = is_revoked
         self._codes: dict[str, tuple[Person, float]] = {}
         """The oldest first."""
         self._sessions: dict[str, Session] = {}
@@ -65,21 +68,25 @@ class SignIns:
     def code_for(self, person: Person) -> str:
         """Return a code that signs somebody in once, within CODE_VALID_S."""
         owners = {code: one.who.name for code, (one, _) in self._codes.items()}
-        for code in _giving_way(owners, person.who.name, CODES_PER_PERSON_MAX, CODES_MAX):
+        for code in giving_way(owners, person.who.name, CODES_PER_PERSON_MAX, CODES_MAX):
             del self._codes[code]
         code = self._secret()
         self._codes[code] = (person, self._monotonic_s() + CODE_VALID_S)
         return code
 
     def redeem(self, code: str) -> Person | None:
-        """Return for whom a code was made, None if it is unknown, used or too old."""
+        """Return for whom a code was made, None if it is unknown, used or too old, or what proved
+        the person does no more.
+        """
         person, valid_until_s = self._codes.pop(code, (None, 0.0))
-        return person if self._monotonic_s() < valid_until_s else None
+        if person is None or self._monotonic_s() >= valid_until_s or not person.holds():
+            return None
+        return person
 
     def begin(self, person: Person) -> str:
         """Begin a session; return the value of its cookie."""
         owners = {cookie: one.who.name for cookie, one in self._sessions.items()}
-        for cookie in _giving_way(owners, person.who.name, SESSIONS_PER_PERSON_MAX, SESSIONS_MAX):
+        for cookie in giving_way(owners, person.who.name, SESSIONS_PER_PERSON_MAX, SESSIONS_MAX):
             del self._sessions[cookie]
         now = self._monotonic_s()
         cookie = self._secret()
@@ -87,17 +94,18 @@ class SignIns:
         return cookie
 
     def find(self, cookie: str) -> Session | None:
-        """Return the session of a cookie, None if there is none, it is over, or the certificate
-        that began it was revoked.
+        """Return the session of a cookie, None if there is none, it is over, or what began it holds
+        no more.
         """
         session = self._sessions.get(cookie)
         if session is None:
             return None
         now = self._monotonic_s()
         del self._sessions[cookie]
-        if now - session.used_s > IDLE_MAX_S or now - session.began_s > SESSION_MAX_S:
+        person = session.person
+        if now - session.used_s > IDLE_MAX_S or now - session.began_s > person.session_max_s:
             return None
-        if self._is_revoked(session.person.certificate):
+        if not person.holds():
             return None
         self._sessions[cookie] = session
         session.used_s = now
@@ -112,7 +120,7 @@ class SignIns:
         self._sessions.pop(cookie, None)
 
 
-def _giving_way(owners: Mapping[str, str], person: str, own_max: int, all_max: int) -> list[str]:
+def giving_way(owners: Mapping[str, str], person: str, own_max: int, all_max: int) -> list[str]:
     """Return which of some keys, in the order in which they give way and with the names of their
     owners, do so for another one of a person.
     """

@@ -129,6 +129,11 @@ class HttpGuard:
         text = f"an HTTP connection is closed: {reason}"
         self._log.warning(reason, text, peer=address, **fields)
 
+    def place(self, transport: object) -> str:
+        """Return the address, or the network of IPv6, that a connection comes from."""
+        connection = self.connections.get(transport)
+        return "" if connection is None else connection.place
+
     async def during(self, transport: object, answer: Callable[[], Awaitable[Any]]) -> Any:
         """Answer a request that came over a transport, within the time limits."""
         connection = self.connections.get(transport)

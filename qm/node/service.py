@@ -51,6 +51,7 @@ from qm.node.relay.copies import Copies, PeerCopies
 from qm.node.relay.exporters import RelayedExporters
 from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
+from qm.node.replica.console_people import ways_of
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
 from qm.node.upkeep import consensus_health, descriptors, housekeeping, scrubber
 from qm.node.upkeep.backup import Backups
@@ -293,6 +294,7 @@ class Service:
             Access(host_and_port(host, config.api.port), names, self._delegation),
             tls.callers.is_revoked,
             config.host,
+            ways_of(config, self.replicated, self.keys.opened, self._events),
             lambda: HttpGuard(self._metrics.counter("quorate_http_refused_total")),
         )
 

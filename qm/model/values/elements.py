@@ -13,7 +13,7 @@ class EventKind(IntEnum):
     """A node: it came, went, drains, was repaired."""
     ALARM = 4
     SESSION = 5
-    """An application's session: another process took it over."""
+    """A session: an application's that another process took over; of the console, or refused."""
 
 
 class OperatingSystemType(IntEnum):

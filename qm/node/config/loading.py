@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,7 +16,7 @@ from qm.model.values.limits import PINS_MAX, SHARED_NETWORKS_MAX
 from qm.names.guid import guid_from_text
 from qm.node.config.addresses import peer_hosts
 from qm.node.config.environment import NotExpanded, expand
-from qm.node.config.schema import NodeConfig, Section
+from qm.node.config.schema import ConsoleSection, NodeConfig, OidcSection, Section
 
 CONFIG_MAX_BYTES: Final = 1 << 20
 SectionT = TypeVar("SectionT", bound=Section)
@@ -126,8 +127,21 @@ def _at(config: NodeConfig, folder: Path) -> NodeConfig:
             storage,
             sealing_key_file=storage.sealing_key_file and folder / storage.sealing_key_file,
         ),
+        console=_console_at(config.console, folder),
         kubernetes=replace(kubernetes, service_account=folder / kubernetes.service_account),
     )
+
+
+def _console_at(console: ConsoleSection, folder: Path) -> ConsoleSection:
+    """Return the section with absolute paths."""
+    replace, oidc = msgspec.structs.replace, console.oidc
+    if oidc is not None:
+        oidc = replace(
+            oidc,
+            client_secret_file=oidc.client_secret_file and folder / oidc.client_secret_file,
+            ca_file=oidc.ca_file and folder / oidc.ca_file,
+        )
+    return replace(console, reports=console.reports and folder / console.reports, oidc=oidc)
 
 
 def _check(config: NodeConfig) -> None:
@@ -167,6 +181,8 @@ def _check(config: NodeConfig) -> None:
     if len(config.msmq.binding_shared) > SHARED_NETWORKS_MAX:
         raise ConfigError(f"`msmq.binding_shared`: more than {SHARED_NETWORKS_MAX} networks")
     _check_files(config)
+    if config.console.oidc is not None:
+        _check_oidc(config.console.oidc)
 
 
 def _check_network(key: str, text: str) -> None:
@@ -215,6 +231,34 @@ def _check_files(config: NodeConfig) -> None:
     ):
         if path is not None and not path.is_file():
             raise ConfigError(f"`tls.{key}`: there is no file {path}; `qm pki` makes it")
+
+
+def _check_oidc(oidc: OidcSection) -> None:
+    for key, text in (("issuer", oidc.issuer), ("url", oidc.url)):
+        if text and not _is_https(text):
+            raise ConfigError(f"`console.oidc.{key}`: {text!r} is not of the form https://host/...")
+    if not oidc.issuer or not oidc.client_id:
+        raise ConfigError("`console.oidc` needs `issuer` and `client_id`")
+    if urlsplit(oidc.url).path:
+        raise ConfigError("`console.oidc.url`: give scheme, host and port alone")
+    if not oidc.roles:
+        raise ConfigError("`console.oidc.roles` is empty: nobody could sign in")
+    for key, path in (
+        ("client_secret_file", oidc.client_secret_file),
+        ("ca_file", oidc.ca_file),
+    ):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"`console.oidc.{key}`: there is no file {path}")
+
+
+def _is_https(text: str) -> bool:
+    """Whether it is https://host, perhaps with a port and a path."""
+    try:
+        parts = urlsplit(text)
+        is_bare = not (parts.query or parts.fragment or parts.username) and parts.port != 0
+    except ValueError:
+        return False
+    return parts.scheme == "https" and bool(parts.hostname) and is_bare
 
 
 def _is_loopback(host: str) -> bool:

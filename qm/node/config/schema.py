@@ -210,6 +210,36 @@ class HttpSection(Section, frozen=True, kw_only=True):
     """TCP port for /livez, /readyz, /leader, /metrics."""
 
 
+class OidcSection(Section, frozen=True, kw_only=True):
+    """`[console.oidc]`: an OpenID provider that signs people in to the console."""
+
+    issuer: str
+    """Its issuer identifier, `https://...`, exactly as it says itself; its description is fetched
+    from `/.well-known/openid-configuration` below."""
+    client_id: str
+    """Name of this client at the provider."""
+    client_secret_file: Path | None = None
+    """File with this client's secret, read for each sign-in; without it the client is a public
+    one, protected by PKCE alone."""
+    ca_file: Path | None = None
+    """PEM file with the authorities that sign the provider's certificate; without it the
+    system's."""
+    scopes: tuple[str, ...] = ("profile",)
+    """What is asked for, beside `openid`: such as the scope that brings the claim with roles."""
+    name_claim: str = "sub"
+    """Claim whose value is the person's name here, with `oidc:` before it: one that people cannot
+    change at the provider. `email` counts only if it is verified."""
+    role_claim: str = "roles"
+    """Claim of the ID token that gives roles, a string or a list of them; dots lead into objects
+    (`realm_access.roles`)."""
+    roles: dict[str, Literal["admin", "operator", "client"]]
+    """Value of `role_claim` -> role; of several the most powerful counts, without one nobody signs
+    in."""
+    url: str = ""
+    """`https://...` of this node's console as browsers know it; empty = `https://host:port`. The
+    provider must know `/sign-in/provider/back` below it, of each node."""
+
+
 class ConsoleSection(Section, frozen=True, kw_only=True):
     """`[console]`: the web console, with the certificate of `[tls]`; not where `api.insecure`."""
 
@@ -217,6 +247,12 @@ class ConsoleSection(Section, frozen=True, kw_only=True):
     """Address to listen on; empty = `bind`."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = CONSOLE_PORT
     """TCP port; 0 = this node serves no console."""
+    passwords: bool = True
+    """Whether users who have a password and a role (`qm user add --role`) sign in with them."""
+    reports: Path | None = None
+    """Folder with reports of drills and audits that operators and admins may read, with at most
+    three folders within each other; without it there are none."""
+    oidc: OidcSection | None = None
 
 
 class TlsSection(Section, frozen=True, kw_only=True):

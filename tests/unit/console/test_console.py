@@ -8,10 +8,7 @@ import logging
 import re
 import resource
 import ssl
-from collections.abc import AsyncIterator
 
-import aiohttp
-import aiohttp.abc
 import pytest
 from typing_extensions import override
 
@@ -20,8 +17,9 @@ from qm.api.gate.identity import Role
 from qm.client.calls import Calls, Tls
 from qm.client.errors import NotAllowed
 from qm.client.message import Message
+from qm.console.entry import SESSION_COOKIE
 from qm.console.forms import FIELDS_MAX, FORM_MAX_BYTES
-from qm.console.server import COOKIE, REQUESTS_PER_PERSON_MAX
+from qm.console.server import REQUESTS_PER_PERSON_MAX
 from qm.node import http_guard
 from qm.node.config.schema import API_PORT, CONSOLE_PORT
 from qm.node.http_guard import HANDSHAKE_MAX_S
@@ -29,67 +27,10 @@ from qm.node.upkeep.pki import issue
 from qm.pb import control_pb2 as pb
 from tests.unit.api.world import eventually
 from tests.unit.client.world import PLAIN, Clients, scenario
+from tests.unit.console.world import Browser, browser, sign_in
 
 FORM = "application/x-www-form-urlencoded"
 HOSTILE = "<script>alert(1)</script>"
-
-
-class Browser:
-    """A browser that keeps cookies and follows redirections."""
-
-    def __init__(self, made: Clients, session: aiohttp.ClientSession) -> None:
-        (node,) = made.harness.up
-        self.host = node.host
-        self.session = session
-        self.token = ""
-
-    @property
-    def jar(self) -> aiohttp.abc.AbstractCookieJar:
-        return self.session.cookie_jar
-
-    @property
-    def cookie(self) -> str:
-        return next(one.value for one in self.jar if one.key == COOKIE)
-
-    async def get(self, path: str) -> tuple[int, str]:
-        async with self.session.get(f"https://{self.host}:{CONSOLE_PORT}{path}") as answer:
-            text = await answer.text()
-            assert "unsafe" not in answer.headers["Content-Security-Policy"]
-            found = re.search(r'name="token" value="([^"]+)"', text)
-            self.token = found[1] if found else self.token
-            return answer.status, text
-
-    async def post(self, path: str, /, **fields: str | list[str]) -> tuple[int, str]:
-        fields = {"token": self.token, **fields}
-        data = [
-            (name, one)
-            for name, value in fields.items()
-            for one in ([value] if isinstance(value, str) else value)
-        ]
-        url = f"https://{self.host}:{CONSOLE_PORT}{path}"
-        async with self.session.post(url, data=aiohttp.FormData(data)) as answer:
-            return answer.status, await answer.text()
-
-
-@contextlib.asynccontextmanager
-async def browser(made: Clients, tls: ssl.SSLContext | None = None) -> AsyncIterator[Browser]:
-    tls = tls or ssl.create_default_context(cafile=str(made.tls.authority))
-    jar = aiohttp.CookieJar(unsafe=True)  # the host is an address
-    connector = aiohttp.TCPConnector(ssl=tls)
-    async with aiohttp.ClientSession(cookie_jar=jar, connector=connector) as session:
-        yield Browser(made, session)
-
-
-async def sign_in(made: Clients, found: Browser) -> None:
-    async with made.client() as client:
-        reply = await client.wire.call(lambda stubs: stubs.console.SignIn, pb.SignInRequest())
-    path = reply.url.removeprefix(f"https://{found.host}:{CONSOLE_PORT}")
-    status, text = await found.get(path)
-    assert status == 200
-    assert "Overview" in text
-    status, text = await found.get(path)
-    assert status == 403
-    assert "was used before" in text
 
 
 @scenario()
@@ -238,7 +179,7 @@ async def _begun_form(
     tls = ssl.create_default_context(cafile=str(made.tls.authority))
     reader, writer = await asyncio.open_connection(found.host, CONSOLE_PORT, ssl=tls)
     head = (
-        f"POST /queues HTTP/1.1\r\nHost: x\r\nCookie: {COOKIE}={found.cookie}\r\n"
+        f"POST /queues HTTP/1.1\r\nHost: x\r\nCookie: {SESSION_COOKIE}={found.cookie}\r\n"
         f"Content-Type: {FORM}\r\nContent-Length: 1000\r\n\r\n"
     )
     writer.write(head.encode())

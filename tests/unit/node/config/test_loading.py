@@ -22,6 +22,15 @@ host = "127.0.0.11"
 name = "n2"
 host = "127.0.0.12"
 """
+OIDC = """
+[console.oidc]
+issuer = "https://id.example.org/r"
+client_id = "quorate"
+ca_file = "ca.pem"
+url = "https://queues.example.org:1815"
+[console.oidc.roles]
+staff = "client"
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +46,19 @@ def test_paths_start_at_the_file_and_the_rest_has_defaults(tmp_path: Path) -> No
     assert config.tls.certificate == Path("/elsewhere/n1.pem")
     assert (config.msmq.port, config.msmq.ping_port, config.api.port) == (1801, 3527, 1811)
     assert [member.name for member in config.members] == ["n1", "n2"]
+
+
+def test_a_provider_of_the_console_needs_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oidc = parse(SOUND + OIDC, tmp_path).console.oidc
+    assert oidc is not None
+    assert (oidc.ca_file, oidc.client_secret_file) == (tmp_path / "ca.pem", None)
+    assert oidc.roles == {"staff": "client"}
+    assert parse(SOUND, tmp_path).console.oidc is None
+    monkeypatch.setattr(Path, "is_file", lambda path: path.name != "ca.pem")
+    with pytest.raises(ConfigError, match=r"`console\.oidc\.ca_file`: there is no file"):
+        parse(SOUND + OIDC, tmp_path)
 
 
 def insert(line: str, *, into: str = "") -> str:
@@ -76,6 +98,20 @@ def insert(line: str, *, into: str = "") -> str:
             "give one of them",
         ),
         ("name = ", "end of document"),
+        *[
+            (SOUND + OIDC.replace(*change), message)
+            for change, message in (
+                (("https://id", "http://id"), r"`console\.oidc\.issuer`.*https://host"),
+                (("https://id.example.org", "https://"), r"`console\.oidc\.issuer`"),
+                (("org/r", "org/r?x=1"), r"`console\.oidc\.issuer`"),
+                (("quorate", ""), "needs `issuer` and `client_id`"),
+                (("1815", "1815/console"), "scheme, host and port alone"),
+                (('staff = "client"', ""), "nobody could sign in"),
+                (('"client"', '"node"'), r"Invalid enum value 'node'"),
+                (("client_id", "client"), "did you mean"),
+                (("https://id", "https://[id"), r"`console\.oidc\.issuer`"),
+            )
+        ],
     ],
 )
 def test_errors_say_where_and_what_to_write(text: str, message: str, tmp_path: Path) -> None:
