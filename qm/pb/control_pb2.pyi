@@ -1058,6 +1058,7 @@ class Queue(_message.Message):
     JOURNAL_QUEUE_ID_FIELD_NUMBER: _builtins.int
     IS_ACTIVE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    USES_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     identifier: _builtins.bytes
     kind: Global___QueueKind.ValueType
@@ -1084,6 +1085,12 @@ class Queue(_message.Message):
     def statistics(self) -> Global___QueueStatistics: ...
     @_builtins.property
     def subqueue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def uses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its access list lets the caller do, as far as it can be done with this kind of queue: send,
+        peek, receive (and return or move), purge, delete, set (attributes but the list itself).
+        """
+
     def __init__(
         self,
         *,
@@ -1106,10 +1113,11 @@ class Queue(_message.Message):
         journal_queue_id: _builtins.int = ...,
         is_active: _builtins.bool = ...,
         version: _builtins.int = ...,
+        uses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["statistics", b"statistics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "format_name", b"format_name", "identifier", b"identifier", "is_active", b"is_active", "is_deleting", b"is_deleting", "is_journaling", b"is_journaling", "is_transactional", b"is_transactional", "journal_queue_id", b"journal_queue_id", "kind", b"kind", "label", b"label", "message_count", b"message_count", "parent_queue_id", b"parent_queue_id", "path_name", b"path_name", "queue_id", b"queue_id", "statistics", b"statistics", "subqueue_ids", b"subqueue_ids", "total_bytes", b"total_bytes", "type", b"type", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "format_name", b"format_name", "identifier", b"identifier", "is_active", b"is_active", "is_deleting", b"is_deleting", "is_journaling", b"is_journaling", "is_transactional", b"is_transactional", "journal_queue_id", b"journal_queue_id", "kind", b"kind", "label", b"label", "message_count", b"message_count", "parent_queue_id", b"parent_queue_id", "path_name", b"path_name", "queue_id", b"queue_id", "statistics", b"statistics", "subqueue_ids", b"subqueue_ids", "total_bytes", b"total_bytes", "type", b"type", "uses", b"uses", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

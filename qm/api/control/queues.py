@@ -39,6 +39,7 @@ from qm.model.queries import (
     queue_manager,
     queue_properties,
     queue_statistics,
+    queue_uses,
 )
 from qm.model.queries.people import ReplicatedDirectory
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
@@ -398,6 +399,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             journal_queue_id=record.journal_queue,
             is_active=found.is_active,
             version=record.version,
+            uses=[use.value for use in queue_uses(self._view, queue_id, caller().sids)],
         )
 
 

@@ -12,12 +12,11 @@ from typing import Final
 from qm.model.clients.clients import Clients, client_key
 from qm.model.clients.expand_name import expand_format_name
 from qm.model.management.administration import Administration
-from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
-from qm.model.state.people import with_groups
 from qm.model.state.registry import Registry, Route
 from qm.model.state.tables import State, Table
+from qm.model.state.uses import PEEKS, SEND, may_open
 from qm.model.values.commands import CloseQueue, OpenQueue
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
@@ -40,7 +39,6 @@ from qm.names.format_name import (
     format_name_text,
     parse_format_name,
 )
-from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 
 MQ_OK: Final = 0
@@ -55,8 +53,6 @@ _HANDLE: Final = Struct(">Q")
 _NESTED_KEY: Final = Struct(">cQQ")
 """_NESTED, handle u64 of the descriptor around, handle u64 of the one inside."""
 _NESTED_COUNT: Final = Struct(">H")
-_SEND: Final = QueueAccessType.SEND_ACCESS
-_PEEKS: Final = (QueueAccessType.PEEK_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
 _ADMIN: Final = (QueueAccessType.RECEIVE_ADMIN_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
 READING: Final = (QueueAccessType.RECEIVE_ACCESS, QueueAccessType.RECEIVE_ADMIN_ACCESS)
 """Access types that can remove messages."""
@@ -64,9 +60,9 @@ READING: Final = (QueueAccessType.RECEIVE_ACCESS, QueueAccessType.RECEIVE_ADMIN_
 
 def sharing_class(access: int) -> int:
     """Return 0 for senders, 1 for peeks, 2 for access that removes messages (DM-A21)."""
-    if access == _SEND:
+    if access == SEND:
         return 0
-    return 1 if access in _PEEKS else 2
+    return 1 if access in PEEKS else 2
 
 
 def is_open(state: State, queue_id: int) -> bool:
@@ -137,18 +133,18 @@ class Opens:
         share_mode = QueueShareMode.DENY_NONE
         queues: list[tuple[SingleFormatName, QueueInHand]] = []
         for element in name.elements:
-            refusal = _refusal_by_name(element, _SEND, share_mode)
+            refusal = _refusal_by_name(element, SEND, share_mode)
             if refusal:
                 return Outcome(refusal)
-            status, queue = self._judged(element, _SEND, share_mode, command.sender_sids)
+            status, queue = self._judged(element, SEND, share_mode, command.sender_sids)
             if queue is None:
                 return Outcome(status)
             queues.append((element, queue))
         state = self._ledger.state
-        around = self._put(None, _SEND, share_mode, command, format_name_text(name))
+        around = self._put(None, SEND, share_mode, command, format_name_text(name))
         state.put(Table.OPEN, _owned_key(client_id, around), _NESTED_COUNT.pack(count))
         for element, queue in queues:
-            nested = self._put(queue, _SEND, share_mode, command, format_name_text(element))
+            nested = self._put(queue, SEND, share_mode, command, format_name_text(element))
             state.put(Table.OPEN, _NESTED_KEY.pack(_NESTED, around, nested), b"")
         return Outcome(MQ_OK, value=(around, NO_QUEUE))
 
@@ -183,7 +179,7 @@ class Opens:
             if is_move and isinstance(name, DirectName) and name.subqueue is not None:
                 return self._administration.create_subqueue(name, sids)
             return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
-        if access is not _SEND:
+        if access is not SEND:
             if self._ledger.behaviour >= VERSION_OF_OPEN_STATUS:
                 return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
             return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
@@ -200,56 +196,11 @@ class Opens:
         record = queue.record
         if record.is_deleting or record.kind in (QueueKind.ORDER, QueueKind.NOTIFICATION):
             return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
-        if access is _SEND and (record.kind.is_system_store or record.kind is QueueKind.SUBQUEUE):
+        if access is SEND and (record.kind.is_system_store or record.kind is QueueKind.SUBQUEUE):
             return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
-        if not self._is_granted(queue, access, sids):
+        if not may_open(self._ledger, queue, access, sids):
             return ErrorCode.MQ_ERROR_ACCESS_DENIED
         return self._sharing_refusal(queue, access, share_mode)
-
-    def _is_granted(
-        self, queue: QueueInHand, access: QueueAccessType, sids: tuple[bytes, ...]
-    ) -> bool:
-        """Check access by guide 8.5."""
-        manager = self._ledger.manager
-        assert manager is not None, "a queue without its queue manager"
-        sids = with_groups(self._ledger, sids)
-        kind = queue.record.kind
-        is_peek = access in _PEEKS
-        if kind is QueueKind.OUTGOING:
-            if access is _SEND:
-                return True
-            needed = (
-                MachineAccess.GET_MACHINE_PROPERTIES
-                if is_peek
-                else MachineAccess.SET_MACHINE_PROPERTIES
-            )
-            return is_granted_on_manager(manager, sids, needed)
-        if kind is QueueKind.SYSTEM_JOURNAL:
-            journal = (
-                MachineAccess.PEEK_JOURNAL_QUEUE_MESSAGE
-                if is_peek
-                else MachineAccess.RECEIVE_JOURNAL_QUEUE_MESSAGE
-            )
-            return is_granted_on_manager(manager, sids, journal)
-        if kind.is_system_store and kind is not QueueKind.JOURNAL:
-            dead = (
-                MachineAccess.PEEK_DEADLETTER_MESSAGE
-                if is_peek
-                else MachineAccess.RECEIVE_DEADLETTER_MESSAGE
-            )
-            return is_granted_on_manager(manager, sids, dead)
-        owner = queue
-        if queue.record.parent_queue:
-            parent = self._ledger.queue(queue.record.parent_queue)
-            assert parent is not None, "a journal or subqueue without its queue"
-            owner = parent
-        if access is _SEND:
-            return is_granted_on_queue(owner, sids, QueueAccess.WRITE_MESSAGE)
-        if is_peek:
-            return is_granted_on_queue(owner, sids, QueueAccess.PEEK_MESSAGE)
-        is_journal = kind is QueueKind.JOURNAL
-        read = QueueAccess.RECEIVE_JOURNAL_MESSAGE if is_journal else QueueAccess.RECEIVE_MESSAGE
-        return is_granted_on_queue(owner, sids, read)
 
     def _sharing_refusal(
         self, queue: QueueInHand, access: QueueAccessType, share_mode: QueueShareMode
@@ -378,14 +329,14 @@ def _refusal_by_name(
 ) -> int:
     unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     if isinstance(name, MultipleElementName | MulticastName | DistributionListName):
-        if access is _SEND and share_mode is not QueueShareMode.DENY_NONE:
+        if access is SEND and share_mode is not QueueShareMode.DENY_NONE:
             return ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
-        is_served = has_several and access is _SEND and isinstance(name, MultipleElementName)
+        is_served = has_several and access is SEND and isinstance(name, MultipleElementName)
         return MQ_OK if is_served else unsupported
-    if isinstance(name, MachineName) and access is _SEND:
+    if isinstance(name, MachineName) and access is SEND:
         return unsupported
     if isinstance(name, DirectName) and name.address.protocol.is_http:
         return unsupported
-    if access is _SEND and share_mode is not QueueShareMode.DENY_NONE:
+    if access is SEND and share_mode is not QueueShareMode.DENY_NONE:
         return ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
     return MQ_OK

@@ -5,26 +5,23 @@ from typing import Final
 from qm.model.messages.endings import Endings
 from qm.model.messages.returns import Returns
 from qm.model.messages.unlock import is_purge_pending
-from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
-from qm.model.state.people import with_groups
 from qm.model.state.principals import Principals
 from qm.model.state.registry import Registry
 from qm.model.state.tables import Table
+from qm.model.state.uses import may_delete, may_purge
 from qm.model.values.commands import DeleteQueue, PurgeQueue, PurgeStep
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import QueueKind
 from qm.model.values.limits import VERSION_OF_RETURNS
 from qm.model.values.records import Lock, PurgeRow, decode
 from qm.model.values.rows import POSITION_KEY, QUEUE_KEY, Position, PositionState, unpack_position
-from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
 STEP_POSITIONS_MAX: Final = 256
 """Each may create an acknowledgement and rows of its own: an entry stays far below 100 ms."""
-_DEADLETTER_KINDS: Final = (QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER)
 
 
 class Purging:
@@ -49,27 +46,9 @@ class Purging:
         queue = self._ledger.queue(command.queue_id)
         if queue is None or queue.record.is_deleting:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
-        if not self._may_purge(queue, command.sender_sids):
+        if not may_purge(self._ledger, queue, command.sender_sids):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
         return Outcome(MQ_OK, value=self._hide(queue, MessageClass.NACK_Q_PURGED))
-
-    def _may_purge(self, queue: QueueInHand, sids: tuple[bytes, ...]) -> bool:
-        """Check the right to receive ([MS-MQDMPR] 3.1.1.17 QueueAccessType), for journals too."""
-        kind = queue.record.kind
-        manager = self._ledger.manager
-        assert manager is not None, "a queue without its queue manager"
-        sids = with_groups(self._ledger, sids)
-        if kind is QueueKind.JOURNAL:
-            parent = self._ledger.queue(queue.record.parent_queue)
-            access = QueueAccess.RECEIVE_JOURNAL_MESSAGE
-            return parent is not None and is_granted_on_queue(parent, sids, access)
-        if kind is QueueKind.SYSTEM_JOURNAL:
-            return is_granted_on_manager(manager, sids, MachineAccess.RECEIVE_JOURNAL_QUEUE_MESSAGE)
-        if kind in _DEADLETTER_KINDS:
-            return is_granted_on_manager(manager, sids, MachineAccess.RECEIVE_DEADLETTER_MESSAGE)
-        if kind is QueueKind.OUTGOING:
-            return is_granted_on_manager(manager, sids, MachineAccess.SET_MACHINE_PROPERTIES)
-        return is_granted_on_queue(queue, sids, QueueAccess.RECEIVE_MESSAGE)
 
     def _hide(self, queue: QueueInHand, reason: MessageClass) -> int:
         ledger = self._ledger
@@ -95,13 +74,7 @@ class Purging:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
         if queue.record.kind not in (QueueKind.APPLICATION, QueueKind.SUBQUEUE):
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)
-        owner = queue
-        if queue.record.kind is QueueKind.SUBQUEUE:
-            parent = self._ledger.queue(queue.record.parent_queue)
-            assert parent is not None, "a subqueue without its queue"
-            owner = parent
-        sids = with_groups(self._ledger, command.sender_sids)
-        if not is_granted_on_queue(owner, sids, QueueAccess.DELETE_QUEUE):
+        if not may_delete(self._ledger, queue, command.sender_sids):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
         self._delete(queue)
         return Outcome(MQ_OK)

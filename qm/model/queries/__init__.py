@@ -62,6 +62,7 @@ from qm.model.queries.queues import (
     QueueLookup,
     QueueProperties,
     QueueStatistics,
+    QueueUse,
     find_by_format_name,
     find_by_path,
     find_queue,
@@ -69,6 +70,7 @@ from qm.model.queries.queues import (
     list_queues,
     queue_properties,
     queue_statistics,
+    queue_uses,
 )
 from qm.model.queries.transactions import (
     OperationInfo,
@@ -102,6 +104,7 @@ __all__ = [
     "QueuePath",
     "QueueProperties",
     "QueueStatistics",
+    "QueueUse",
     "SequencePlace",
     "TransactionInfo",
     "View",
@@ -145,6 +148,7 @@ __all__ = [
     "queue_manager",
     "queue_properties",
     "queue_statistics",
+    "queue_uses",
     "read_directory",
     "returns_of",
     "security_policy",

@@ -1,6 +1,7 @@
 """Queues: lists, names, attributes, counts."""
 
 from collections.abc import Collection
+from enum import Enum
 from typing import Final
 
 import msgspec
@@ -10,7 +11,8 @@ from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
 from qm.model.state.registry import Route
 from qm.model.state.tables import Table
-from qm.model.values.elements import QueueKind, QueueType
+from qm.model.state.uses import SEND, may_delete, may_open, may_purge, may_set
+from qm.model.values.elements import QueueAccessType, QueueKind, QueueType
 from qm.model.values.records import QUOTA_UNLIMITED_KB, Queue, QueueManager, decode
 from qm.model.values.rows import QUEUE_KEY, STATS_ROW, unpack_position
 from qm.names.errors import QueueNameError
@@ -25,9 +27,11 @@ from qm.names.format_name import (
 )
 from qm.names.grammar import SystemQueue
 from qm.names.path_name import parse_path_name
+from qm.security.sid import Sid
 from qm.wire.codes import ErrorCode
 
 MQ_OK: Final = 0
+_CLOSED: Final = (QueueKind.ORDER, QueueKind.NOTIFICATION)
 _QUEUE_ID_END: Final = 1 << 32
 _SYSTEM_QUEUES: Final = {
     QueueKind.SYSTEM_JOURNAL: SystemQueue.JOURNAL,
@@ -77,6 +81,17 @@ class QueueStatistics(msgspec.Struct, frozen=True):
     removal_count: int
     oldest_arrival_time: int | None
     """Epoch seconds of the oldest position that is first of its priority and Available."""
+
+
+class QueueUse(Enum):
+    """Something that a queue's access list admits or refuses."""
+
+    SEND = "send"
+    PEEK = "peek"
+    RECEIVE = "receive"
+    PURGE = "purge"
+    DELETE = "delete"
+    SET = "set"
 
 
 class QueueProperties(msgspec.Struct, frozen=True):
@@ -196,6 +211,24 @@ def queue_properties(view: View, queue_id: int) -> QueueProperties | None:
         tuple(view.registry.subqueues(queue_id)),
         bool(is_outgoing and queue.count()) or is_open(view.ledger.state, queue_id),
     )
+
+
+def queue_uses(view: View, queue_id: int, sids: tuple[Sid, ...]) -> tuple[QueueUse, ...]:
+    """Return what somebody may use a queue for now; nothing if there is none."""
+    queue = view.queue(queue_id)
+    if queue is None or queue.record.is_deleting or queue.record.kind in _CLOSED:
+        return ()
+    ledger, kind = view.ledger, queue.record.kind
+    is_own = kind is QueueKind.APPLICATION
+    found = {
+        QueueUse.SEND: is_own and may_open(ledger, queue, SEND, sids),
+        QueueUse.PEEK: may_open(ledger, queue, QueueAccessType.PEEK_ACCESS, sids),
+        QueueUse.RECEIVE: may_open(ledger, queue, QueueAccessType.RECEIVE_ACCESS, sids),
+        QueueUse.PURGE: may_purge(ledger, queue, sids),
+        QueueUse.DELETE: (is_own or kind is QueueKind.SUBQUEUE) and may_delete(ledger, queue, sids),
+        QueueUse.SET: is_own and may_set(ledger, queue, sids),
+    }
+    return tuple(use for use, is_admitted in found.items() if is_admitted)
 
 
 def format_name_of_queue(view: View, queue_id: int) -> str:
