@@ -20,7 +20,7 @@ from typing_extensions import override
 from qm.api.gate.identity import Principal
 from qm.api.gate.operations import Console
 from qm.api.gate.roles import rule_of
-from qm.client.errors import ClientError, NotAllowed, Unavailable
+from qm.client.errors import AccessDenied, ClientError, NotAllowed, Unavailable
 from qm.console.activity import ActivityPages
 from qm.console.entry import SESSION_COOKIE, Entry, Ways
 from qm.console.forms import FORM_MAX_BYTES, form_of
@@ -253,7 +253,7 @@ class ConsoleServer(Console):
             if error.status < 400:
                 raise
             return self._error(session, error.status, error.reason)
-        except NotAllowed as error:
+        except (NotAllowed, AccessDenied) as error:
             return self._error(session, 403, str(error))
         except Unavailable as error:
             return self._error(session, 503, str(error))

@@ -498,3 +498,44 @@ async def test_who_may_change_nothing_sees_no_buttons_for_it(made: Clients) -> N
         assert "queue_manager_quota" in text
         assert "Change" not in text
         assert (await found.post("/settings", name="queue_manager_quota", value="1"))[0] == 403
+
+
+@scenario()
+async def test_buttons_follow_the_access_list_of_the_queue(made: Clients) -> None:
+    certificate, key = issue(made.tls.authority.parent, "oscar", Role.OPERATOR, [])
+    tls = ssl.create_default_context(cafile=str(made.tls.authority))
+    tls.load_cert_chain(certificate, key)
+    async with browser(made) as admin, browser(made, tls) as oscar:
+        await sign_in(made, admin)
+        await oscar.get("/sign-in")
+        link = await queue_with(made, admin, "guarded", Message(body=b"x", label="one"))
+        queue = pb.QueueName(name="QUORATE\\private$\\guarded")
+        buttons = {
+            "write_message": {"<h2>Send a message"},
+            "receive_message": {"Delete the chosen", "Move the chosen", "Purge all"},
+            "delete_queue": {"Delete the queue"},
+            "set_queue_properties": {"<h2>Settings"},
+        }
+        everything = set.union(*buttons.values())
+        for rights, shown in (*((one, buttons[one]) for one in buttons), ("", set())):
+            entries = [
+                pb.Ace(type=pb.ALLOW, principal="oscar", rights=["peek_message", rights])
+                if rights
+                else pb.Ace(type=pb.ALLOW, principal="oscar", rights=["peek_message"]),
+                pb.Ace(type=pb.ALLOW, principal="Administrators", rights=["queue_generic_all"]),
+            ]
+            async with made.client() as client:
+                await client.wire.call(
+                    lambda stubs: stubs.queues.SetAcl,
+                    pb.SetAclRequest(queue=queue, entries=entries),
+                )
+            _, text = await oscar.get(link)
+            assert {one for one in everything if one in text} == shown, rights
+            (key_,) = set(re.findall(rf'href="{link}/([0-9]+)"', text))
+            _, text = await oscar.get(f"{link}/{key_}")
+            assert ("Delete the message" in text) == (rights == "receive_message")
+            assert ("<button>Move" in text) == (rights == "receive_message")
+            if rights != "receive_message":
+                assert (await oscar.post(f"{link}/{key_}/delete"))[0] == 403
+        _, text = await admin.get(link)
+        assert everything <= {one for one in everything if one in text}
