@@ -30,6 +30,7 @@ from qm.console.pages import Pages
 from qm.console.people import Access, Caller, of_certificate
 from qm.console.rights import Rights
 from qm.console.sending import Sending
+from qm.console.reports import ReportPages
 from qm.console.sign_ins import Person, Session, SignIns
 from qm.names.errors import QueueNameError
 from qm.observe.logs import LimitedLog
@@ -56,7 +57,6 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Strict-Transport-Security": "max-age=31536000",
 }
-_CACHE: Final = "Cache-Control"
 _STATIC: Final = Path(__file__).parent / "static"
 _STATIC_MAX_AGE_S: Final = 3_600
 _OPEN_PATHS: Final = ("/sign-in", "/static/")
@@ -158,6 +158,7 @@ class ConsoleServer(Console):
                 *ActivityPages(self._page, self.caller_of).routes(),
                 *Rights(self._page, self.caller_of).routes(),
                 *Sending(self._page, self.caller_of).routes(),
+                *ReportPages(self._page, self.caller_of).routes(),
             ]
         )
         self._runner = web.AppRunner(
@@ -335,8 +336,8 @@ class _TlsContext:
 
 
 async def _add_headers(_: web.Request, answer: web.StreamResponse) -> None:
-    answer.headers.update({name: text for name, text in _HEADERS.items() if name != _CACHE})
-    answer.headers.setdefault(_CACHE, _HEADERS[_CACHE])
+    for name, text in _HEADERS.items():
+        answer.headers.setdefault(name, text)
 
 
 async def _check_token(request: web.Request, session: Session) -> None:

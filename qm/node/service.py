@@ -53,6 +53,7 @@ from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.console_people import ways_of
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
+from qm.node.reports import Reports
 from qm.node.upkeep import consensus_health, descriptors, housekeeping, scrubber
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.descriptors import Descriptors
@@ -233,6 +234,7 @@ class Service:
             self.scrubber,
             self.keys,
             self._config.data,
+            Reports(self._config.console.reports),
         )
 
     def _new_api_server(self, tls: Identities) -> ApiServer:

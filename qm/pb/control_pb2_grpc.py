@@ -2880,6 +2880,16 @@ class NodeControlStub:
                 request_serializer=qm_dot_pb_dot_control__pb2.CreateBackupRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_control__pb2.BackupChunk.FromString,
                 _registered_method=True)
+        self.ListReports = channel.unary_unary(
+                '/quorate.control.v1.NodeControl/ListReports',
+                request_serializer=qm_dot_pb_dot_control__pb2.ListReportsRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ListReportsReply.FromString,
+                _registered_method=True)
+        self.GetReport = channel.unary_unary(
+                '/quorate.control.v1.NodeControl/GetReport',
+                request_serializer=qm_dot_pb_dot_control__pb2.GetReportRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.Report.FromString,
+                _registered_method=True)
 
 
 class NodeControlServicer:
@@ -2916,6 +2926,19 @@ class NodeControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListReports(self, request, context):
+        """Reports of drills and audits that are kept in the folder `console.reports` of this node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetReport(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -2938,6 +2961,16 @@ def add_NodeControlServicer_to_server(servicer, server):
                     servicer.CreateBackup,
                     request_deserializer=qm_dot_pb_dot_control__pb2.CreateBackupRequest.FromString,
                     response_serializer=qm_dot_pb_dot_control__pb2.BackupChunk.SerializeToString,
+            ),
+            'ListReports': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReports,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ListReportsRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ListReportsReply.SerializeToString,
+            ),
+            'GetReport': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReport,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.GetReportRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.Report.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -3050,6 +3083,60 @@ class NodeControl:
             '/quorate.control.v1.NodeControl/CreateBackup',
             qm_dot_pb_dot_control__pb2.CreateBackupRequest.SerializeToString,
             qm_dot_pb_dot_control__pb2.BackupChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReports(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.NodeControl/ListReports',
+            qm_dot_pb_dot_control__pb2.ListReportsRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ListReportsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.NodeControl/GetReport',
+            qm_dot_pb_dot_control__pb2.GetReportRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.Report.FromString,
             options,
             channel_credentials,
             insecure,

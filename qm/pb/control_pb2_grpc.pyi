@@ -869,6 +869,9 @@ class NodeControlStub:
     """A consistent copy of state and bodies: the stream of a backup's `state.qsnap` (docs/backup.md).
     A node makes one at a time; a reader that stalls for a minute loses it.
     """
+    ListReports: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListReportsRequest, _control_pb2.ListReportsReply]
+    """Reports of drills and audits that are kept in the folder `console.reports` of this node."""
+    GetReport: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetReportRequest, _control_pb2.Report]
 
 @_typing.type_check_only
 class NodeControlAsyncStub(NodeControlStub):
@@ -886,6 +889,9 @@ class NodeControlAsyncStub(NodeControlStub):
     """A consistent copy of state and bodies: the stream of a backup's `state.qsnap` (docs/backup.md).
     A node makes one at a time; a reader that stalls for a minute loses it.
     """
+    ListReports: _aio.UnaryUnaryMultiCallable[_control_pb2.ListReportsRequest, _control_pb2.ListReportsReply]  # type: ignore[assignment]
+    """Reports of drills and audits that are kept in the folder `console.reports` of this node."""
+    GetReport: _aio.UnaryUnaryMultiCallable[_control_pb2.GetReportRequest, _control_pb2.Report]  # type: ignore[assignment]
 
 class NodeControlServicer(metaclass=_abc_1.ABCMeta):
     """Operating a node ------------------------------------------------------------------------------"""
@@ -924,5 +930,20 @@ class NodeControlServicer(metaclass=_abc_1.ABCMeta):
         """A consistent copy of state and bodies: the stream of a backup's `state.qsnap` (docs/backup.md).
         A node makes one at a time; a reader that stalls for a minute loses it.
         """
+
+    @_abc_1.abstractmethod
+    def ListReports(
+        self,
+        request: _control_pb2.ListReportsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListReportsReply, _abc.Awaitable[_control_pb2.ListReportsReply]]:
+        """Reports of drills and audits that are kept in the folder `console.reports` of this node."""
+
+    @_abc_1.abstractmethod
+    def GetReport(
+        self,
+        request: _control_pb2.GetReportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Report, _abc.Awaitable[_control_pb2.Report]]: ...
 
 def add_NodeControlServicer_to_server(servicer: NodeControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,9 +8,9 @@ from typing_extensions import override
 
 from qm.api.control.history import History
 from qm.api.gate.calls import Context
-from qm.api.gate.errors import InvalidArgument, Unsupported
+from qm.api.gate.errors import InvalidArgument, NotFound, Unsupported
 from qm.api.gate.events import EventLog
-from qm.api.gate.operations import NotOffered, Operations
+from qm.api.gate.operations import NotOffered, Operations, ReportFile
 from qm.cluster.cluster import Cluster
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc
@@ -83,6 +83,28 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
         )
 
     @override
+    async def ListReports(
+        self, request: pb.ListReportsRequest, context: Context
+    ) -> pb.ListReportsReply:
+        try:
+            found = await self._operations.reports()
+        except NotOffered as error:
+            raise Unsupported(str(error)) from None
+        return pb.ListReportsReply(reports=map(_report, found))
+
+    @override
+    async def GetReport(self, request: pb.GetReportRequest, context: Context) -> pb.Report:
+        try:
+            content = await self._operations.report(request.path)
+        except NotOffered as error:
+            raise Unsupported(str(error)) from None
+        except KeyError:
+            raise NotFound(f"there is no report {request.path[:200]!r}") from None
+        except ValueError as error:
+            raise InvalidArgument("path", str(error)) from None
+        return pb.Report(path=request.path, content=content)
+
+    @override
     async def CreateBackup(
         self, request: pb.CreateBackupRequest, context: Context
     ) -> AsyncIterator[pb.BackupChunk]:
@@ -100,6 +122,10 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
                     yield chunk
         except NotOffered as error:
             raise Unsupported(str(error)) from None
+
+
+def _report(file: ReportFile) -> pb.ReportFile:
+    return pb.ReportFile(path=file.path, size_bytes=file.size_bytes, written_ms=file.written_ms)
 
 
 def _head(head: BackupHead) -> pb.BackupHead:

@@ -112,6 +112,16 @@ class Diagnostics(msgspec.Struct, frozen=True):
     open_files: int
 
 
+class ReportFile(msgspec.Struct, frozen=True):
+    """A report of a drill or an audit in a folder of this node."""
+
+    path: str
+    """Below the folder, with slashes."""
+    size_bytes: int
+    written_ms: int
+    """UTC, by the file system."""
+
+
 class NextKeys(msgspec.Struct, frozen=True):
     """Fresh key pairs of the queue manager, as SetManagerKeys takes them."""
 
@@ -179,6 +189,17 @@ class Operations(Protocol):
 
     async def diagnostics(self) -> Diagnostics:
         """Return what a support case needs from this node."""
+
+    async def reports(self) -> Sequence[ReportFile]:
+        """Return the reports of drills and audits at this node, the newest first.
+
+        Raises NotOffered.
+        """
+
+    async def report(self, path: str) -> bytes:
+        """Return a report's content. Raises KeyError for one that does not exist, ValueError for
+        one that is too large, NotOffered.
+        """
 
     async def next_keys(self) -> NextKeys:
         """Return fresh key pairs of the queue manager. Raises NotOffered."""

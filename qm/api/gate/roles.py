@@ -81,6 +81,7 @@ RULES: Final[Mapping[str, Rule]] = {
     **_changes(f"{_CONTROL}.DefinitionControl", ADMINS, "Import"),
     **_changes(f"{_CONTROL}.ConsoleControl", CLIENTS, "SignIn"),
     **_reads(f"{_CONTROL}.NodeControl", OPERATORS, "StreamEvents", "GetDiagnostics"),
+    **_reads(f"{_CONTROL}.NodeControl", OPERATORS, "ListReports", "GetReport"),
     **_changes(f"{_CONTROL}.NodeControl", OPERATORS, "SetLogLevel"),
     **_changes(f"{_CONTROL}.NodeControl", ADMINS, "CreateBackup"),
 }

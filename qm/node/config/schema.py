@@ -250,8 +250,8 @@ class ConsoleSection(Section, frozen=True, kw_only=True):
     passwords: bool = True
     """Whether users who have a password and a role (`qm user add --role`) sign in with them."""
     reports: Path | None = None
-    """Folder with reports of drills and audits that operators and admins may read, with at most
-    three folders within each other; without it there are none."""
+    """Folder with reports of drills and audits that operators and admins may read (.html, .json,
+    .md, .prom, .txt), at most three folders deep; without it there are none."""
     oidc: OidcSection | None = None
 
 

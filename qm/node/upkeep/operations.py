@@ -3,6 +3,7 @@
 Requests about another node are sent to its relay endpoint.
 """
 
+import asyncio
 import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from qm.api.gate.operations import (
     LinkEvent,
     NextKeys,
     Operations,
+    ReportFile,
     ScrubState,
 )
 from qm.cluster.cluster import Unavailable
@@ -29,6 +31,7 @@ from qm.node.membership.manager_keys import NodeKeys
 from qm.node.membership.status import VERSION
 from qm.node.relay.channels import Channels, Unreachable
 from qm.node.replica.replicated_store import ReplicatedStore
+from qm.node.reports import Reports
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.consensus_health import consensus_alarms
 from qm.node.upkeep.diagnosis import Diagnosis
@@ -65,7 +68,9 @@ class NodeOperations(Operations):
         scrubber: Scrubber,
         keys: NodeKeys,
         data: Path,
+        reports: Reports,
     ) -> None:
+        self._reports = reports
         self._keys = keys
         self._msmq = msmq
         self._backups = backups
@@ -183,6 +188,14 @@ class NodeOperations(Operations):
     @override
     async def diagnostics(self) -> Diagnostics:
         return await self._diagnosis.make()
+
+    @override
+    async def reports(self) -> Sequence[ReportFile]:
+        return await asyncio.to_thread(self._reports.listed)
+
+    @override
+    async def report(self, path: str) -> bytes:
+        return await asyncio.to_thread(self._reports.read, path)
 
     @override
     async def next_keys(self) -> NextKeys:
