@@ -31,6 +31,11 @@ def everything() -> Object:
     values = example(CHART / "examples" / "production.yaml")
     values["leaderService"] = {"enabled": True}
     values["rpc"] = {"enabled": True, "keytabSecret": "kerberos"}
+    oidc = {"issuer": "https://id.example.com", "roles": {"staff": "client"}}
+    values["console"] = {
+        "reportsClaim": "reports",
+        "oidc": {**oidc, "clientSecret": "oidc", "caSecret": "oidc-ca"},
+    }
     values["toolbox"] = {"enabled": True}
     values["extraObjects"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}

@@ -21,7 +21,7 @@ import pytest
 
 from qm.cli.main import main
 from qm.node.config.loading import section
-from qm.node.config.schema import NodeConfig, RpcSection
+from qm.node.config.schema import ConsoleSection, NodeConfig, RpcSection
 from qm.node.upkeep.rpc_endpoint import port_of
 from qm.store.sealing import KEY_BYTES
 from tests.chart.custom_kinds import CUSTOM_KINDS
@@ -607,6 +607,43 @@ def test_what_windows_programs_get_is_a_value() -> None:
     assert secret == {"secretName": "kerberos", "defaultMode": 0o440}
     for off in ({"enabled": True}, {"enabled": False, "keytabSecret": "kerberos"}):
         assert "kerberos" not in str(render(secured(rpc=off)))
+
+
+def test_who_signs_in_to_the_console_is_a_value() -> None:
+    oidc = {
+        "issuer": "https://id.example.com/realms/x",
+        "clientId": "queues",
+        "clientSecret": "oidc",
+        "caSecret": "oidc-ca",
+        "scopes": ["profile", "groups"],
+        "nameClaim": "email",
+        "roleClaim": "realm_access.roles",
+        "roles": {"Queue Admins": "admin"},
+        "url": "https://${POD_NAME}.example.com",
+    }
+    console = {"passwords": False, "reportsClaim": "reports", "oidc": oidc}
+    objects = render(secured(console=console))
+    raw = node_config(objects)["console"]
+    folder = raw.pop("reports")
+    files = {key: Path(raw["oidc"].pop(key)) for key in ("client_secret_file", "ca_file")}
+    read = msgspec.convert(raw, ConsoleSection)
+    assert (read.passwords, read.oidc is not None) == (False, True)
+    assert read.oidc is not None
+    assert (read.oidc.issuer, read.oidc.client_id) == (oidc["issuer"], "queues")
+    assert (read.oidc.name_claim, read.oidc.role_claim) == ("email", "realm_access.roles")
+    assert (read.oidc.scopes, read.oidc.roles) == (("profile", "groups"), oidc["roles"])
+    (stateful_set,) = of_kind(objects, "StatefulSet")
+    pod = stateful_set["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts["reports"] == folder
+    assert mounts["oidc"] == str(files["client_secret_file"].parent)
+    assert mounts["oidc-ca"] == str(files["ca_file"].parent)
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["oidc"]["secret"] == {"secretName": "oidc", "defaultMode": 0o440}
+    off = render(secured(console={"oidc": {"clientSecret": "oidc"}}))
+    assert "oidc" not in node_config(off)["console"]
+    assert "/etc/quorate/oidc" not in str(off)
 
 
 def test_each_member_has_the_port_that_its_mapper_tells() -> None:
