@@ -1,6 +1,7 @@
 """The ways into the console: a code, a certificate, a password, an OpenID provider."""
 
 import hmac
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -21,6 +22,7 @@ ATTEMPT_COOKIE: Final = "__Host-quorate-provider"
 """Comes back with the provider's redirection, unlike that of a session (SameSite=Lax)."""
 _BEGIN_PATH: Final = "/sign-in/provider"
 _SECRET_BYTES: Final = 32
+_SECRET_FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _AT_HOME: Final = "here"
 """In the query of an attempt that was sent to the console's own address, so that a proxy which
 changes hosts makes no circle."""
@@ -102,7 +104,7 @@ class Entry:
 
     def _page(self, request: web.Request, status: int, alert: str = "") -> web.Response:
         """Return the page for signing in, with a form that no other site can send."""
-        browser = request.cookies.get(FORM_COOKIE, "") or _secret()
+        browser = _cookie(request, FORM_COOKIE) or _secret()
         provider = self._provider
         answer = self._render(
             "sign-in.html.j2",
@@ -125,7 +127,7 @@ class Entry:
         if request.content_length is None or request.content_length > FORM_MAX_BYTES:
             raise web.HTTPRequestEntityTooLarge(FORM_MAX_BYTES, request.content_length or 0)
         form = await form_of(request)
-        browser = request.cookies.get(FORM_COOKIE, "")
+        browser = _cookie(request, FORM_COOKIE)
         given = str(form.get("form_token", "")).encode()
         if not browser or not hmac.compare_digest(given, self._form_token(browser).encode()):
             return self._page(request, 403, "The page was too old: sign in again.")
@@ -157,7 +159,7 @@ class Entry:
     async def _from_provider(self, request: web.Request) -> web.Response:
         provider = self._provider
         assert provider is not None
-        browser = request.cookies.get(ATTEMPT_COOKIE, "")
+        browser = _cookie(request, ATTEMPT_COOKIE)
         try:
             person = await provider.finish(request.query, browser, self._place_of(request))
         except Refused as error:
@@ -186,6 +188,12 @@ def _set_cookie(
     answer.set_cookie(
         name, value, secure=True, httponly=True, samesite=same_site, path="/", max_age=max_age_s
     )
+
+
+def _cookie(request: web.Request, name: str) -> str:
+    """Return a secret that this console gave a browser, "" for anything else."""
+    value = request.cookies.get(name, "")
+    return value if _SECRET_FORM.fullmatch(value) else ""
 
 
 def _moved(address: str) -> web.Response:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ssl
 from typing import Any
 
 import msgspec
 
 from qm.api.gate.identity import ROLE_GROUPS, Role, principal_sid
 from qm.client.values import value_of
-from qm.console.entry import FORM_MAX_BYTES, SESSION_COOKIE
+from qm.console.entry import ATTEMPT_COOKIE, FORM_COOKIE, FORM_MAX_BYTES, SESSION_COOKIE
 from qm.console.passwords import FAILURES_OF_NAME_HERE_MAX
 from qm.node.config.schema import CONSOLE_PORT, NodeConfig
 from qm.pb import control_pb2 as pb
@@ -194,6 +195,28 @@ def test_passwords_may_be_switched_off() -> None:
             assert (await found.post("/sign-in", name="alice", password=SECRET))[0] == 405
 
     run(work())
+
+
+@scenario()
+async def test_cookies_that_this_console_did_not_give_are_none(made: Clients) -> None:
+    (node,) = made.harness.up
+    tls = ssl.create_default_context(cafile=str(made.tls.authority))
+    body = b"form_token=x&name=alice&password=x"
+    for value in (b"\xff\xfe", b'"a\\015\\012Set-Cookie: b=c"', b"x" * 4_000, b"a b; =; ;;"):
+        for name in (FORM_COOKIE, ATTEMPT_COOKIE, SESSION_COOKIE):
+            for line in (b"GET /sign-in", b"POST /sign-in", b"GET /sign-in/provider/back"):
+                reader, writer = await asyncio.open_connection(node.host, CONSOLE_PORT, ssl=tls)
+                writer.write(
+                    b"%s HTTP/1.1\r\nHost: x\r\nCookie: %s=%s\r\nConnection: close\r\n"
+                    b"Content-Type: application/x-www-form-urlencoded\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (line, name.encode(), value, len(body), body)
+                )
+                answer = await asyncio.wait_for(reader.read(), 3)
+                writer.close()
+                assert answer.split(b" ")[1] in (b"401", b"403", b"404", b"400"), answer
+                assert b"\nSet-Cookie: b" not in answer
+                assert b"codec" not in answer
+                assert b"Traceback" not in answer
 
 
 @scenario()
