@@ -19,7 +19,7 @@ from qm.api.gate.identity import (
 
 ALGORITHMS: Final[Mapping[str, str]] = {"RS256": "RSA", "ES256": "EC"}
 """The signatures that are accepted, and their type of key: never one with a secret, never none."""
-RSA_BITS_MIN: Final = 2_048
+RSA_MIN_BITS: Final = 2_048
 LEEWAY_S: Final = 30
 """Between the provider's clock and this node's."""
 NAME_PREFIX: Final = "oidc:"
@@ -98,8 +98,8 @@ def _key(keys: Sequence[Mapping[str, Any]], key_id: object, algorithm: str) -> j
     except (jwt.PyJWTError, ValueError, TypeError) as error:
         raise NotBelieved(f"a key of the provider cannot be used: {error}") from None
     public = key.key
-    if isinstance(public, RSAPublicKey) and public.key_size < RSA_BITS_MIN:
-        raise NotBelieved(f"the provider's key has fewer than {RSA_BITS_MIN} bits")
+    if isinstance(public, RSAPublicKey) and public.key_size < RSA_MIN_BITS:
+        raise NotBelieved(f"the provider's key has fewer than {RSA_MIN_BITS} bits")
     return key
 
 
