@@ -28,9 +28,9 @@ from qm.console.messages import MessagePages
 from qm.console.page_group import texts_of
 from qm.console.pages import Pages
 from qm.console.people import Access, Caller, of_certificate
+from qm.console.reports import ReportPages
 from qm.console.rights import Rights
 from qm.console.sending import Sending
-from qm.console.reports import ReportPages
 from qm.console.sign_ins import Person, Session, SignIns
 from qm.names.errors import QueueNameError
 from qm.observe.logs import LimitedLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.unit.client.world import OTHER, PLAIN, TRANSACTIONAL, Clients, scenario
-from tests.unit.console.test_console import Browser, browser, sign_in
+from tests.unit.console.world import Browser, browser, sign_in
 
 
 async def link_of(found: Browser, name: str) -> str:
