@@ -77,7 +77,7 @@ proto-check: setup  ## fail if generated code is not current
 	$(BIN)/python -m tests.proto_check
 
 # In two processes what needs one core; clusters of processes need both.
-PROCESSES := $(addprefix tests/cluster/test_,demo.py drill.py object_programs.py objects.py processes.py remote_readers.py)
+PROCESSES := $(addprefix tests/cluster/test_,demo.py drill.py objects.py processes.py remote_readers.py)
 SLOW := tests/chart tests/console tests/drills tests/spark
 CLAIMS := build/claims
 unit: setup  ## run all tests but the slow suites
