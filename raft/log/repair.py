@@ -7,7 +7,7 @@ correcting them by 32 bits alone would one day give other data. Everything else 
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 import msgspec
@@ -102,39 +102,55 @@ def whole_entry(directory: Directory, group: GroupId, index: int, term: int) -> 
     """Return an entry of a log that may be refused itself, if it is whole; None if it is not there.
 
     Members whose logs are all damaged, each elsewhere, repair each other by it. Blocks for the
-    disk: reads the segments that may hold the entry, the newest first.
+    disk: reads headers of records, in the segment that is likely to hold the entry first.
     """
-    for number in reversed(segment_numbers(directory)):
-        file = directory.open(segment_name(number))
-        try:
-            found, is_the_oldest = _entry_of(file, group, index, term)
-        finally:
-            file.close()
-        if found is not None or is_the_oldest:
-            return found
+    numbers = segment_numbers(directory)
+    numbers.sort(key=lambda number: (_last_before(directory, group, number) >= index, -number))
+    for number in numbers:
+        # One that cannot be read, or goes away meanwhile, is not the only one.
+        with suppress(OSError), closing(directory.open(segment_name(number))) as file:
+            found = _entry_of(file, group, index, term)
+            if found is not None:
+                return found
     return None
 
 
-def _entry_of(file: File, group: GroupId, index: int, term: int) -> tuple[Entry | None, bool]:
-    """Return an entry if the segment has it, and whether no older segment can."""
-    head = file.pread(SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES, 0)
-    segment = parse_segment_header(head)
-    if segment is None or segment.group != group:
-        return None, False
-    keys = segment_keys(group, segment.salt, segment.incarnation)
-    first = parse_header(head, SEGMENT_HEADER_BYTES, keys)
-    if first is None or first.index > index:
-        return None, False
-    is_the_oldest = first.index < index
-    data = file.pread(file.size(), 0)
+def _last_before(directory: Directory, group: GroupId, number: int) -> int:
+    """Return the last index of the log before the batch that began a segment: a hint, since that
+    batch may have begun in an earlier segment, or have replaced entries up to that index.
+    """
+    with suppress(OSError), closing(directory.open(segment_name(number))) as file:
+        keys = _keys_of(file, group)
+        first = keys and _header_at(file, SEGMENT_HEADER_BYTES, keys)
+        if first is not None:
+            return first.index
+    return 0
+
+
+def _entry_of(file: File, group: GroupId, index: int, term: int) -> Entry | None:
+    keys = _keys_of(file, group)
+    if keys is None:
+        return None
     offset = SEGMENT_HEADER_BYTES
-    while (header := parse_header(data, offset, keys)) is not None:
-        body = data[offset + RECORD_HEADER_BYTES :][: header.length]
-        is_entry = header.kind <= LAST_ENTRY_KIND and (header.index, header.term) == (index, term)
-        if is_entry and _has(body, header):
-            return Entry(index, term, EntryKind(header.kind), body), is_the_oldest
+    while (header := _header_at(file, offset, keys)) is not None:
+        if header.kind <= LAST_ENTRY_KIND and (header.index, header.term) == (index, term):
+            data = file.pread(header.length, offset + RECORD_HEADER_BYTES)
+            if _has(data, header):
+                return Entry(index, term, EntryKind(header.kind), data)
         offset += record_bytes(header.length)
-    return None, is_the_oldest
+    return None
+
+
+def _keys_of(file: File, group: GroupId) -> SegmentKeys | None:
+    with suppress(ValueError):  # of another version
+        segment = parse_segment_header(file.pread(SEGMENT_HEADER_BYTES, 0))
+        if segment is not None and segment.group == group:
+            return segment_keys(group, segment.salt, segment.incarnation)
+    return None
+
+
+def _header_at(file: File, offset: int, keys: SegmentKeys) -> Header | None:
+    return parse_header(file.pread(RECORD_HEADER_BYTES, offset), 0, keys)
 
 
 def _repair_file(

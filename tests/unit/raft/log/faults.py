@@ -40,6 +40,7 @@ class Inode:
         self.unsynced: list[tuple[int, bytes]] = []
         self.times: list[int] = []
         """When each of them was written."""
+        self.is_unreadable = False
 
     def write(self, offset: int, data: bytes, time: int) -> None:
         """Change the bytes that are read."""
@@ -139,7 +140,7 @@ class FaultyFile:
     def pread(self, length: int, offset: int) -> bytes:
         """See `File.pread`."""
         self._check_open()
-        if self._disk.fails_to_read:
+        if self._disk.fails_to_read or self._inode.is_unreadable:
             raise OSError(errno.EIO, "the sector cannot be read")
         return bytes(self._inode.data[offset : offset + length])
 
@@ -265,6 +266,10 @@ class FaultyDirectory:
         """Return the sum of all files' sizes, here and below."""
         own = sum(len(inode.data) for inode in self._names.values())
         return own + sum(folder.used_bytes() for folder in self._folders.values())
+
+    def make_unreadable(self, name: str) -> None:
+        """Have the sectors of a file fail to be read."""
+        self._names[name].is_unreadable = True
 
     def bytes_of(self, name: str) -> bytearray:
         """Return a file's bytes as they are read, to look at or to damage."""

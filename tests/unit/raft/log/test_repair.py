@@ -1,10 +1,11 @@
 """A log that was refused at the start is repaired, or stays refused."""
 
+import tracemalloc
 from random import Random
 
 import pytest
 
-from raft.log.log import Log, LogDamaged
+from raft.log.log import Log, LogConfig, LogDamaged
 from raft.log.repair import repair, whole_entry
 from raft.types import EntryKind
 from tests.unit.raft.log.faults import Disk, Loss
@@ -81,6 +82,47 @@ def test_a_log_that_is_refused_gives_what_is_whole_in_it() -> None:
             assert (found,) == entries(index, index + 1, size=SIZE)
     assert whole_entry(disk.root, CONFIG.group, LAST + 1, 1) is None
     assert whole_entry(disk.root, CONFIG.group, 3, 2) is None, "of another term"
+
+
+def test_entries_of_batches_that_go_on_in_another_segment_are_given() -> None:
+    """A segment's first record tells where the log ended before the batch, not before it."""
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    for first in (1, 21):
+        log.append(None, entries(first, first + 20, size=800))
+    log.append(None, entries(11, 31, 2, size=800))  # in place of others
+    sync(log)
+    log.close()
+    for index in range(1, 41):
+        term = 2 if 11 <= index <= 30 else 1
+        found = whole_entry(disk.root, CONFIG.group, index, term)
+        assert (found,) == entries(index, index + 1, term, 800), index
+
+
+def test_a_segment_that_cannot_be_read_hides_no_entry_of_another() -> None:
+    disk = Disk()
+    log = filled(disk)
+    name, _, _ = place(log, LAST)
+    log.close()
+    disk.root.make_unreadable(name)
+    assert (whole_entry(disk.root, CONFIG.group, 3, 1),) == entries(3, 4, size=SIZE)
+    assert whole_entry(disk.root, CONFIG.group, LAST, 1) is None
+
+
+def test_giving_an_entry_takes_no_memory_for_its_segment() -> None:
+    disk = Disk()
+    log = Log.open(disk.root, LogConfig(CONFIG.group, CONFIG.salt, segment_bytes=8 << 20))
+    log.append(None, entries(1, 2_001, size=SIZE))
+    sync(log)
+    log.close()
+    tracemalloc.start()
+    try:
+        found = whole_entry(disk.root, CONFIG.group, 2_000, 1)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found,) == entries(2_000, 2_001, size=SIZE)
+    assert peak_bytes < 100_000
 
 
 def test_a_lost_header_and_a_lost_file_stay_refused() -> None:
