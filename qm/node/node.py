@@ -193,8 +193,12 @@ class Node(Health):
             config.storage.reserve_mb << 20,
             self.metrics,
         )
+        damaged: LogDamaged | None = None
         while True:
             try:
+                if damaged is not None:
+                    await self._repair(damaged)
+                    damaged = None
                 service = Service(
                     config,
                     known,
@@ -208,11 +212,9 @@ class Node(Health):
                     self._platform,
                 )
             except LogDamaged as error:
-                self._waits_for = f"this node asks the others to repair its log: {error}"
-                folder = self._platform.directory(config.data / RAFT_FOLDER)
-                self._relay.refused_log = partial(read_refused_log, folder)
-                await repair_log(folder, error, self._copies)
-                logger.warning("the log is opened again after a repair")
+                if damaged is not None:  # it cannot be repaired
+                    raise
+                damaged = error
             except OSError as error:
                 if not may_pass(error):
                     raise
@@ -229,6 +231,16 @@ class Node(Health):
                 self._waits_for = ""
                 self._relay.refused_log = None
                 return service
+
+    async def _repair(self, damaged: LogDamaged) -> None:
+        """Repair the log, and give what is whole in it. Raises LogDamaged if it cannot be
+        repaired, OSError.
+        """
+        self._waits_for = f"this node asks the others to repair its log: {damaged}"
+        folder = self._platform.directory(self.config.data / RAFT_FOLDER)
+        self._relay.refused_log = partial(read_refused_log, folder)
+        await repair_log(folder, damaged, self._copies)
+        logger.warning("the log is opened again after a repair")
 
     async def stop(self) -> None:
         """Finish accepted work, hand leadership over, and close."""

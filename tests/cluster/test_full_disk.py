@@ -1,6 +1,7 @@
 """Whole nodes whose disks have no space, and get some: nobody ends, nothing is lost."""
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -20,10 +21,11 @@ from qm.store import store as store_module
 from qm.store.database import Database, DatabaseFull
 from qm.store.reserve import DiskLevel
 from qm.store.rocks import open_database
-from raft.log.disk import DiskDirectory
+from raft.log.disk import DiskDirectory, DiskFile
 from raft.replica import StartRefused
 from tests.cluster.harness import HarnessNode, cluster, run, until
 from tests.cluster.messages import batch, create_queue, propose
+from tests.cluster.test_scrub import flip
 from tests.unit.model.world import packet, request
 from tests.unit.store.full_rocks import NO_SPACE, NO_SYNC, fill
 
@@ -199,6 +201,37 @@ def test_a_node_whose_reserve_is_gone_waits_for_space_and_says_so() -> None:
                 await starting
             assert node.service is not None
             await node.abort()
+
+    run(scenario())
+
+
+def test_a_log_whose_repair_finds_no_space_is_repaired_when_there_is_some() -> None:
+    async def scenario() -> None:
+        async with cluster(1, has_edges=False) as nodes:
+            harness = await nodes.leader()
+            queue = await create_queue(harness, "orders")
+            await propose(harness, batch("orders", range(1, 11)))
+            index = harness.cluster.driver.status().commit
+            await propose(harness, batch("orders", range(11, 21)))
+            flip(harness, index, 3)
+            await harness.kill()
+            refusals = 0
+
+            def refused(*_: Any) -> None:
+                nonlocal refusals
+                refusals += 1
+                raise OSError(errno.EDQUOT, "a file system that writes elsewhere is full")
+
+            node = Node(harness.config, nodes.deaths.append)
+            with patch.object(DiskFile, "pwrite", refused), no_space():
+                starting = asyncio.create_task(node.start())
+                await until(lambda: refusals > 1 or starting.done(), lambda: refusals)
+                assert not starting.done()
+            await starting
+            await node.abort()
+            await harness.start()
+            node_again = await nodes.leader()
+            await until(lambda: count(node_again, queue) == 20, lambda: count(node_again, queue))
 
     run(scenario())
 
