@@ -4,18 +4,18 @@ What another member gives counts only if its checksum is the one that is known h
 `raft.log.scrub` for entries; rows of the state have those of bodies.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
-import grpc
-import grpc.aio
-
 from qm.node.relay.channels import Channels, Unreachable
+from qm.node.relay.edge_stream import BROKEN
 from qm.observe.logs import LimitedLog
 from qm.pb import relay_pb2
 from qm.store.bodies.body_places import BodyPlace, is_body
+from raft.cancellation import raise_if_cancelled
 from raft.types import Entry, EntryKind
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,8 @@ class PeerCopies:
             try:
                 stub = await self._channels.stub(name)
                 reply = await stub.ReadEntry(request, timeout=ANSWER_MAX_S)
-            except (Unreachable, grpc.aio.AioRpcError) as error:
+            except (Unreachable, *BROKEN, asyncio.CancelledError) as error:
+                raise_if_cancelled()
                 self._missed(name, error)
                 silent += 1
                 continue
@@ -122,7 +123,8 @@ class PeerCopies:
             try:
                 async for place, packet in self._bodies_of(name, missing):
                     found[place] = packet
-            except (Unreachable, grpc.aio.AioRpcError) as error:
+            except (Unreachable, *BROKEN, asyncio.CancelledError) as error:
+                raise_if_cancelled()
                 self._missed(name, error)
                 is_complete = False
         return found, is_complete or len(found) == len(places)
@@ -150,7 +152,7 @@ class PeerCopies:
                 return
             at += len(reply.packets)
 
-    def _missed(self, name: str, error: Exception) -> None:
+    def _missed(self, name: str, error: BaseException) -> None:
         self._log.warning("silent", "a member does not give its copies", member=name, error=error)
 
 
