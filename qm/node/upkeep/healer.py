@@ -142,15 +142,15 @@ class Healer:
 
     async def restore(self, place: BodyPlace) -> bool:
         """Restore one body that is wanted now; return whether it can be read here."""
-        self.take_suspects()
-        async with self._lock:
-            wanted = [one for one in self._known if not isinstance(one, RangeDamage)]
-            try:
+        try:
+            self.take_suspects()
+            async with self._lock:
+                wanted = [one for one in self._known if not isinstance(one, RangeDamage)]
                 await self._heal([one for one in wanted if one.index == place.index])
-            except FatalDiskError:
-                raise
-            except OSError as error:  # no space, or a read that failed
-                logger.warning("nothing is restored here now: %s", error)
+        except FatalDiskError:
+            raise
+        except OSError as error:  # no space, or a read that failed
+            logger.warning("nothing is restored here now: %s", error)
         return self._replicated.machine.store.bodies.copy(place) is not None
 
     async def _heal(self, due: Sequence[Damage]) -> None:

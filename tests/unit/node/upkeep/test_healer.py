@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from qm.node.upkeep.healer import BodyDamage, Healer
 from qm.observe.metrics import Metrics
 from qm.store.bodies.body_places import BodyPlace
+from qm.store.database import DatabaseFull
 
 PLACE = BodyPlace(7, 0, 4, 0, 1)
 
@@ -27,9 +28,17 @@ class Body:
         self.is_installing = False
         self.suspects: dict[tuple[int, int], BodyPlace | None] = {}
         self.machine = self.store = self.bodies = self
+        self.driver = SimpleNamespace(scrub=SimpleNamespace(is_whole=lambda index: True))
+        self.is_refusing = False
+        """Whether its database takes no writes, so that what was applied cannot be settled."""
 
     def is_damaged(self, place: BodyPlace) -> bool:
+        if self.is_refusing:
+            raise DatabaseFull("no space")
         return not self.is_whole
+
+    def copy(self, place: BodyPlace) -> bytes | None:
+        return b"body" if self.is_whole else None
 
     async def given(self, places: list[BodyPlace]) -> tuple[dict[BodyPlace, bytes], bool]:
         return dict.fromkeys(places, b"body"), True
@@ -80,6 +89,20 @@ def test_a_disk_without_space_for_the_place_leaves_it_damaged() -> None:
         body.is_full = False
         await again(healer)
         assert body.calls[-2:] == ["flushed", "healed"]
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_is_told_that_a_full_disk_restores_nothing_now() -> None:
+    async def scenario() -> None:
+        body = Body()
+        healer = healer_of(body)
+        body.suspects[7, 0] = PLACE
+        body.is_refusing = True
+        assert not await healer.restore(PLACE)
+        body.is_refusing = False
+        body.suspects[7, 0] = PLACE  # it was read again
+        assert await healer.restore(PLACE)
 
     asyncio.run(scenario())
 
