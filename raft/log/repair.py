@@ -121,7 +121,7 @@ def _last_before(directory: Directory, group: GroupId, number: int) -> int:
     """
     with suppress(OSError), closing(directory.open(segment_name(number))) as file:
         keys = _keys_of(file, group)
-        first = keys and _header_at(file, SEGMENT_HEADER_BYTES, keys)
+        first = None if keys is None else _header_at(file, SEGMENT_HEADER_BYTES, keys)
         if first is not None:
             return first.index
     return 0

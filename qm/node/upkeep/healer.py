@@ -11,6 +11,7 @@ the bytes were read back.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 import msgspec
@@ -227,7 +228,8 @@ class Healer:
             self._tell_lost(damage, lost)
         elif not lost:
             await self._make_durable()
-            scrub.give_up(scrub.last_index_with(damage.index))
+            with suppress(LogViewError):  # it could be dropped since its bodies were copied
+                scrub.give_up(scrub.last_index_with(damage.index))
 
     async def _heal_range(self, damage: RangeDamage) -> None:
         """Correct damage that is not of an entry, or have the log dropped up to it: no other member

@@ -8,10 +8,12 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from qm.node.upkeep.healer import BodyDamage, Healer
+from qm.node.relay.copies import Answers
+from qm.node.upkeep.healer import BodyDamage, Healer, RecordDamage
 from qm.observe.metrics import Metrics
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.database import DatabaseFull
+from raft.log_view import Compacted
 
 PLACE = BodyPlace(7, 0, 4, 0, 1)
 
@@ -28,6 +30,7 @@ class Body:
         self.is_installing = False
         self.suspects: dict[tuple[int, int], BodyPlace | None] = {}
         self.machine = self.store = self.bodies = self
+        self.state: Any = None
         self.driver = SimpleNamespace(scrub=SimpleNamespace(is_whole=lambda index: True))
         self.is_refusing = False
         """Whether its database takes no writes, so that what was applied cannot be settled."""
@@ -54,10 +57,10 @@ class Body:
             raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def healer_of(body: Body) -> Healer:
+def healer_of(body: Body, peers: object = None) -> Healer:
     return Healer(
         cast("Any", body),
-        cast("Any", SimpleNamespace(bodies=body.given)),
+        cast("Any", peers or SimpleNamespace(bodies=body.given)),
         cast("Any", body),
         Metrics(CollectorRegistry()),
         lambda name, text: body.calls.append(name),
@@ -103,6 +106,37 @@ def test_a_reader_is_told_that_a_full_disk_restores_nothing_now() -> None:
         body.is_refusing = False
         body.suspects[7, 0] = PLACE  # it was read again
         assert await healer.restore(PLACE)
+
+    asyncio.run(scenario())
+
+
+def test_an_entry_that_is_dropped_while_others_are_asked_for_it_needs_nothing_more() -> None:
+    async def scenario() -> None:
+        body, is_dropped = Body(), False
+
+        def dropped(index: int) -> int:
+            if is_dropped:
+                raise Compacted(f"entry {index} has been dropped")
+            return index
+
+        async def entry(index: int, term: int) -> Answers:
+            nonlocal is_dropped
+            is_dropped = True
+            return Answers([], [], is_complete=True)
+
+        body.driver.scrub = SimpleNamespace(
+            is_whole=lambda index: is_dropped,
+            term=lambda index: None if is_dropped else 1,
+            range_of=dropped,
+            correct=lambda found: None,
+            last_index_with=dropped,
+            give_up=lambda upto: None,
+        )
+        body.state = SimpleNamespace(scan=lambda *_, **__: [])
+        healer = healer_of(body, SimpleNamespace(bodies=body.given, entry=entry))
+        healer.found([RecordDamage(7)])
+        assert not await healer.restore(PLACE)
+        assert healer.is_whole
 
     asyncio.run(scenario())
 
