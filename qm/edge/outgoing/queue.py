@@ -358,12 +358,14 @@ class QueueSender(LinkOwner):
     async def _restore(self, key: int, place: BodyPlace) -> None:
         """Have a damaged body restored from another replica, and go on sending."""
         cluster = self._context.cluster
-        while rows.sendable(cluster.state, self._queue_id, key, self._watermark) is not None:
-            await cluster.restore_body(place)
-            if self._packer.is_readable(place):  # its seal may lack a key, though it is whole
-                break
-            await asyncio.sleep(RESTORE_RETRY_S)
-        self._restoring = None
+        try:
+            while rows.sendable(cluster.state, self._queue_id, key, self._watermark) is not None:
+                await cluster.restore_body(place)
+                if self._packer.is_readable(place):  # its seal may lack a key, though it is whole
+                    break
+                await asyncio.sleep(RESTORE_RETRY_S)
+        finally:
+            self._restoring = None  # whatever ended it, the next turn finds the damage again
         self.go_on()
 
     @override

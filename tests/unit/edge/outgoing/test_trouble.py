@@ -417,6 +417,25 @@ def test_a_body_that_is_restored_is_sent_by_the_node_that_could_not_read_it(
     run(scenario())
 
 
+def test_a_restoration_that_broke_off_does_not_stop_its_queue() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            queue = cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: not cluster.waiting(queue))
+            node = cluster.nodes["n1"]
+            node.is_damaged = node.breaks_off = True
+            cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: cluster.metric("quorate_outgoing_messages_total", result="damaged"))
+            await settled()
+            assert len(peer.raw) == 3
+            node.is_damaged = node.breaks_off = False
+            cluster.send(peer.address, 1, is_transactional=True)
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            assert peer.bodies == list(range(7))
+
+    run(scenario())
+
+
 def test_a_message_of_which_no_packet_can_be_made_is_a_dead_letter() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

@@ -260,6 +260,8 @@ class InProcessNode:
         self._node = name
         self.hub = Hub()
         self.is_damaged = False
+        self.breaks_off = False
+        """Whether restorations end as when a channel is closed under them."""
         self.streams: list[Stream] = []
         self._leadership = Leadership(None, 0, False)
         self._listeners: list[ClusterListener] = []
@@ -301,6 +303,8 @@ class InProcessNode:
         raise NotImplementedError
 
     async def restore_body(self, place: BodyPlace) -> bool:
+        if self.breaks_off:
+            raise asyncio.CancelledError
         return True
 
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
