@@ -157,7 +157,11 @@ def _repair_file(
     directory: Directory, group: GroupId, name: str, damaged: LogDamaged
 ) -> WantedEntry | None:
     file = directory.open(name)
-    data = file.pread(file.size(), 0)
+    try:
+        data = file.pread(file.size(), 0)
+    except OSError as error:
+        file.close()
+        raise damaged from error
     header = _segment_header(data)
     if header is not None:
         _write(file, header, 0)

@@ -143,6 +143,16 @@ def test_a_lost_header_and_a_lost_file_stay_refused() -> None:
         repair(disk.root, CONFIG.group, error)
 
 
+def test_a_segment_that_cannot_be_read_stays_refused_with_its_place() -> None:
+    disk = closed()
+    name = disk.root.names()[0]
+    disk.root.make_unreadable(name)
+    error = refused(disk)
+    assert error is not None
+    with pytest.raises(LogDamaged, match=f"{name}.*cannot be read.*move this log away"):
+        repair(disk.root, CONFIG.group, error)
+
+
 def test_other_data_are_not_taken() -> None:
     disk = Disk()
     log = filled(disk)
