@@ -143,6 +143,9 @@ class Healer:
 
     async def restore(self, place: BodyPlace) -> bool:
         """Restore one body that is wanted now; return whether it can be read here."""
+        machine = self._replicated.machine
+        if machine.is_installing:
+            return False
         try:
             self.take_suspects()
             async with self._lock:
@@ -152,7 +155,8 @@ class Healer:
             raise
         except OSError as error:  # no space, or a read that failed
             logger.warning("nothing is restored here now: %s", error)
-        return self._replicated.machine.store.bodies.copy(place) is not None
+        # A snapshot may have come while others were asked.
+        return not machine.is_installing and machine.store.bodies.copy(place) is not None
 
     async def _heal(self, due: Sequence[Damage]) -> None:
         for one in due:

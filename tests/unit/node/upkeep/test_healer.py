@@ -36,11 +36,13 @@ class Body:
         """Whether its database takes no writes, so that what was applied cannot be settled."""
 
     def is_damaged(self, place: BodyPlace) -> bool:
+        assert not self.is_installing, "another thread replaces the state"
         if self.is_refusing:
             raise DatabaseFull("no space")
         return not self.is_whole
 
     def copy(self, place: BodyPlace) -> bytes | None:
+        assert not self.is_installing, "another thread replaces the state"
         return b"body" if self.is_whole else None
 
     async def given(self, places: list[BodyPlace]) -> tuple[dict[BodyPlace, bytes], bool]:
@@ -137,6 +139,23 @@ def test_an_entry_that_is_dropped_while_others_are_asked_for_it_needs_nothing_mo
         healer.found([RecordDamage(7)])
         assert not await healer.restore(PLACE)
         assert healer.is_whole
+
+    asyncio.run(scenario())
+
+
+def test_a_state_that_is_being_replaced_is_not_read() -> None:
+    async def scenario() -> None:
+        body = Body()
+
+        async def given(places: list[BodyPlace]) -> tuple[dict[BodyPlace, bytes], bool]:
+            body.is_installing = True
+            return {}, False
+
+        healer = healer_of(body, SimpleNamespace(bodies=given))
+        body.suspects[7, 0] = PLACE
+        assert not await healer.restore(PLACE)
+        body.suspects[7, 0] = PLACE
+        assert not await healer.restore(PLACE)
 
     asyncio.run(scenario())
 
