@@ -22,10 +22,7 @@ def compact() -> str:
     source = json.loads(SOURCE.read_text(encoding="utf-8"))
     by_name = {one["name"]: one for one in source["interfaces"]}
     lines = [_line(_interface(one, by_name)) for one in source["interfaces"]]
-    classes = [
-        _line([one["name"], one["clsid"], one["default"], _exposed(one, by_name)])
-        for one in source["coclasses"]
-    ]
+    classes = [_line(_coclass(one, by_name)) for one in source["coclasses"]]
     joined = ",\n".join
     return f'{{"interfaces": [\n{joined(lines)}\n],\n"coclasses": [\n{joined(classes)}\n]}}\n'
 
@@ -45,8 +42,14 @@ def _interface(one: dict[str, Any], by_name: dict[str, Any]) -> list[Any]:
             dispid = FIRST_DISPID + level * LEVEL + place
         opnum = -1 if method["opnum"] is None else method["opnum"]
         parameters = [_parameter(each) for each in method["params"]]
-        methods.append([opnum, method["name"], method["kind"], dispid, parameters])
-    return [one["name"], one["iid"], one["base"], methods]
+        marks = [True] if method.get("restricted") else []
+        methods.append([opnum, method["name"], method["kind"], dispid, parameters, *marks])
+    return [one["name"], one["iid"], one["base"], methods, one["attributes"]]
+
+
+def _coclass(one: dict[str, Any], by_name: dict[str, Any]) -> list[Any]:
+    source = [one["source"]] if one.get("source") else []
+    return [one["name"], one["clsid"], one["default"], _exposed(one, by_name), *source]
 
 
 def _parameter(one: dict[str, Any]) -> list[Any]:

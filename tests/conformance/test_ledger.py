@@ -290,7 +290,7 @@ def test_the_project_s_own_catalogues_load() -> None:
         "mqqb": 350,
         "mqdmpr": 473,
         "mqac": 1_160,
-        "rpc": 349,
+        "rpc": 365,
         "mqrr": 227,
         "mqmr": 111,
     }

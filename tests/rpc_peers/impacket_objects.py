@@ -13,6 +13,7 @@ from impacket.dcerpc.v5.dcom.oaut import (
     DISPATCH_PROPERTYGET,
     DISPATCH_PROPERTYPUT,
     DISPPARAMS,
+    TYPEKIND,
     VARENUM,
     VARIANT,
     IDispatch,
@@ -31,6 +32,7 @@ from impacket.uuid import string_to_bin, uuidtup_to_bin
 
 HOST, PORT = sys.argv[1], sys.argv[2]
 IID_IDISPATCH = uuidtup_to_bin(("00020400-0000-0000-c000-000000000046", "0.0"))
+IID_ITYPECOMP = uuidtup_to_bin(("00020403-0000-0000-c000-000000000046", "0.0"))
 IID_INFO4 = uuidtup_to_bin(("eba96b21-2168-11d3-898c-00e02c074f6b", "0.0"))
 CLASSES = {
     "MSMQQueueInfo": "d7d6e07c-dccd-11d0-aa4b-0060970debae",
@@ -40,6 +42,7 @@ CLASSES = {
 }
 DISPID_PROPERTYPUT = 0xFFFF_FFFD
 """-3: which argument is the new value."""
+RESTRICTED = 1
 PATH = ".\\private$\\objects"
 
 
@@ -159,6 +162,39 @@ def connected() -> DCOMConnection:
     return DCOMConnection(HOST, "alice", "pw", "")
 
 
+def described(late: Late) -> None:
+    """Read what an object's type information says of Open."""
+    assert late.dispatch.GetTypeInfoCount()["pctinfo"] == 1
+    info = late.dispatch.GetTypeInfo()
+    attributes = info.GetTypeAttr()["ppTypeAttr"]
+    assert attributes["typeKind"] == TYPEKIND.TKIND_DISPATCH
+    assert text_of(info.GetDocumentation(-1)["pBstrName"]) == "IMSMQQueueInfo4"
+    functions = [info.GetFuncDesc(k)["ppFuncDesc"] for k in range(attributes["cFuncs"])]
+    found = {}
+    for one in functions:
+        names = info.GetNames(one["memid"], 255)
+        listed = [text_of(each) for each in names["rgBstrNames"]]
+        assert len(listed) == names["pcNames"]
+        found[listed[0]] = (one, listed[1:])
+    assert {"PathName", "Label", "Create", "Open", "QueryInterface"} <= found.keys()
+    opens, parameters = found["Open"]
+    assert parameters == ["Access", "ShareMode"]
+    assert opens["memid"] == late.number("Open")
+    types = [one["tdesc"]["vt"] for one in opens["lprgelemdescParam"]]
+    assert types == [VARENUM.VT_I4, VARENUM.VT_I4]
+    assert opens["elemdescFunc"]["tdesc"]["vt"] == VARENUM.VT_PTR
+    assert opens["wFuncFlags"] == 0
+    assert found["QueryInterface"][0]["wFuncFlags"] == RESTRICTED
+    assert info.GetTypeComp().RemQueryInterface(1, (IID_ITYPECOMP,)) is not None
+    info.RemRelease()
+    print(f"type information: {len(functions)} functions")
+
+
+def text_of(value: Any) -> str:
+    found: str = value["asData"]
+    return found
+
+
 def main() -> None:
     flow()
     try:
@@ -182,6 +218,7 @@ def flow() -> None:
     assert info.get("Label")["bstrVal"]["asData"] == "by impacket"
     print("late bound: created, named")
 
+    described(info)
     early = info.dispatch.RemQueryInterface(1, (IID_INFO4,))
     request = GetPathName()
     answer = early.request(request, IID_INFO4, uuid=early.get_iPid())

@@ -15,13 +15,22 @@ from qm.client.mqac import MSMQDestination, MSMQQueue
 from qm.client.mqac.manager import UnitOfWork
 from qm.client.mqac.transaction import TransactionImpl
 from qm.observe.metrics import Metrics
+from qm.rpc.dcom.automation.type_interfaces import (
+    ITYPECOMP,
+    ITYPEINFO,
+    ITYPEINFO2,
+    ITYPELIB,
+    ITYPELIB2,
+)
 from qm.rpc.dcom.client import RESOLVER_PORT, Logon
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.callers import Callers, Channels
 from qm.rpc.dcom.mqac.classes import Coclasses, ObjectClasses
 from qm.rpc.dcom.mqac.events import DcomEvent, SinkPlace, Sinks
+from qm.rpc.dcom.mqac.exports import Exports
 from qm.rpc.dcom.mqac.objects import Objects
 from qm.rpc.dcom.mqac.threads import LoopRunner, Threads
+from qm.rpc.dcom.mqac.type_objects import TypeComps, TypeInfos, TypeLibs, TypeObjects
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.activation import (
     IACTIVATION,
@@ -87,7 +96,9 @@ class Dcom(Creator):
         self._exporter = Exporter(
             settings.node, ObjectClasses(), self._on_released, secrets.token_bytes
         )
-        self._objects = Objects(self._exporter, self._places, self._threads)
+        exports = Exports(self._exporter, self._places)
+        types = TypeObjects(exports, self.create)
+        self._objects = Objects(exports, types, self._threads)
         self._count = metrics.gauge("quorate_dcom_objects")
         logon = settings.sink_logon
         self._sinks = Sinks(
@@ -116,6 +127,9 @@ class Dcom(Creator):
             ICLASSFACTORY: activation,
             **dict.fromkeys(REM_UNKNOWN_INTERFACES, rem_unknown),
             **dict.fromkeys(object_interfaces().values(), self._objects),
+            **dict.fromkeys((ITYPEINFO, ITYPEINFO2), TypeInfos(types)),
+            **dict.fromkeys((ITYPELIB, ITYPELIB2), TypeLibs(types)),
+            ITYPECOMP: TypeComps(types),
         }
         """What it serves on the port that `port` tells."""
 

@@ -368,6 +368,8 @@ _INTERFACES: Final = Array(INTERFACE)
 _NUMBERS: Final = {vartype: Array(one) for vartype, one in _LITTLE.items()}
 _ARRAY: Final = _Array()
 _PARRAY: Final = Unique(_Pointed(_ARRAY))
+VARIANT_REFERENCE: Final = Unique(_Pointed(WIRE_VARIANT))
+"""VARIANT* within structures: a pointer to what is a pointer itself."""
 _DECIMAL_TYPE: Final = _Decimal()
 _BY_VALUE: Final[dict[int, Type[Any] | None]] = {
     VarType.EMPTY: None,
@@ -384,7 +386,7 @@ _BY_REFERENCE: Final[dict[int, Type[Any]]] = {
     VarType.BSTR: Unique(_Pointed(STRING_BLOB)),
     VarType.UNKNOWN: Unique(_Pointed(POINTER)),
     VarType.DISPATCH: Unique(_Pointed(POINTER)),
-    VarType.VARIANT: Unique(_Pointed(WIRE_VARIANT)),
+    VarType.VARIANT: VARIANT_REFERENCE,
 }
 
 

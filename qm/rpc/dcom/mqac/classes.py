@@ -30,6 +30,7 @@ from qm.client.mqac.transaction import TransactionImpl
 from qm.rpc.dcom.mqac.definitions import Coclass, definitions
 from qm.rpc.dcom.mqac.enumerator import Enumerator
 from qm.rpc.dcom.mqac.events import ConnectionPoints, DcomEvent, SinkPlace
+from qm.rpc.dcom.mqac.type_objects import TypeObject
 from qm.rpc.dcom.runtime.activation import ClassFactory
 from qm.rpc.dcom.runtime.exporter import Classes
 from qm.rpc.dcom.runtime.identifiers import (
@@ -145,6 +146,8 @@ class ObjectClasses(Classes):
             return target if iid == IID_ICLASSFACTORY else None
         if isinstance(target, Enumerator):
             return target if iid == IID_IENUMVARIANT else None
+        if isinstance(target, TypeObject):
+            return target if iid in target.iids else None
         if isinstance(target, ConnectionPoints):
             return target if iid == definitions().named("IEnumConnectionPoints").guid else None
         if type(target) is MSMQManagement and iid in _management_iids():

@@ -38,6 +38,8 @@ class Method(msgspec.Struct, frozen=True, array_like=True):
     """method, get, put or putref."""
     dispid: int
     parameters: tuple[Parameter, ...] = ()
+    is_restricted: bool = False
+    """Not for programs' authors: what a language itself calls."""
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +49,8 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
     iid: str
     base: str
     methods: tuple[Method, ...]
+    attributes: tuple[str, ...] = ()
+    """As IDL has them, such as `dual`."""
 
     @property
     def guid(self) -> Guid:
@@ -62,6 +66,8 @@ class Coclass(msgspec.Struct, frozen=True, array_like=True):
     default: str
     """The newest interface, which late-bound callers see."""
     interfaces: tuple[str, ...]
+    source: str = ""
+    """The interface that it calls at its clients."""
 
     @property
     def guid(self) -> Guid:

@@ -16,8 +16,10 @@ from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.limits import CALLS_WAITING_PER_CALLER_MAX
+from qm.rpc.dcom.mqac.classes import late_bound
 from qm.rpc.dcom.mqac.definitions import Method, Parameter, definitions
 from qm.rpc.dcom.mqac.enumerator import Enumerator
+from qm.rpc.dcom.mqac.exports import Exports
 from qm.rpc.dcom.mqac.late_binding import (
     LateCall,
     Table,
@@ -39,16 +41,17 @@ from qm.rpc.dcom.mqac.members import (
     status_of,
 )
 from qm.rpc.dcom.mqac.threads import Threads, Work, WouldWait
+from qm.rpc.dcom.mqac.type_library import library
+from qm.rpc.dcom.mqac.type_objects import TypeObjects
 from qm.rpc.dcom.mqac.values import (
     body_variant,
     scalar_of,
     variant_of,
 )
 from qm.rpc.dcom.mqac.wire import method_at, out_type
-from qm.rpc.dcom.runtime.exporter import Exporter, Owner, Pointer
+from qm.rpc.dcom.runtime.exporter import Owner, Pointer
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IENUMVARIANT, IID_IUNKNOWN, NULL
-from qm.rpc.dcom.runtime.objref import BadObjref, CustomRef, Objref, parse_objref, write_objref
-from qm.rpc.dcom.runtime.places import Places
+from qm.rpc.dcom.runtime.objref import BadObjref, CustomRef, Objref, parse_objref
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import Varying
 from qm.rpc.pdu.codes import FaultStatus
@@ -66,9 +69,12 @@ Answer = Results | Coroutine[Any, Any, Results]
 class Objects:
     """Implements all interfaces of objects."""
 
-    def __init__(self, exporter: Exporter, places: Places, threads: Threads) -> None:
-        self._exporter = exporter
-        self._places = places
+    def __init__(self, exports: Exports, types: TypeObjects, threads: Threads) -> None:
+        self._exporter = exports.exporter
+        self._places = exports.places
+        self._pointer = exports.pointer
+        self.pointer_to = exports.pointer_to
+        self._types = types
         self._threads = threads
         self._waiting: dict[int, set[Work]] = {}
         """Calls that wait, by the object's identity."""
@@ -149,12 +155,6 @@ class Objects:
             raise ComError(Hresult.E_INVALIDARG, "not an object of the caller at this node")
         return found
 
-    def pointer_to(self, call: Call, target: Any, iid: Guid) -> bytes:
-        """Return an interface pointer of an object. Raises ComError."""
-        places = self._places
-        owner, resolver = places.owner(call), places.resolver(call)
-        return write_objref(self._exporter.export(target, iid, owner, resolver, places.now()))
-
     def variant(self, call: Call, pointer: Pointer, name: str, value: Any) -> Variant:
         """Return a result as a variant; `name`: of the member. Raises ComError."""
         if name == BODY and isinstance(pointer.facet, MSMQMessage):
@@ -171,14 +171,18 @@ class Objects:
     # IDispatch -----------------------------------------------------------------------------
 
     def get_type_info_count(self, call: Call, given: list[Any]) -> Results:
-        """GetTypeInfoCount: there is no type information (RP-A71)."""
+        """GetTypeInfoCount: every object has a description."""
         self._pointer(call, given[0])
-        return [None, 0, Hresult.S_OK]
+        return [None, 1, Hresult.S_OK]
 
     def get_type_info(self, call: Call, given: list[Any]) -> Results:
-        """GetTypeInfo."""
-        self._pointer(call, given[0])
-        return [None, None, Hresult.DISP_E_BADINDEX]
+        """GetTypeInfo: of what late-bound calls through this pointer reach (RP-A71)."""
+        this, index, _ = given
+        pointer = self._pointer(call, this)
+        if index:
+            return [None, None, Hresult.DISP_E_BADINDEX]
+        _, name = late_bound(pointer.facet, pointer.iid)
+        return [None, self._types.info(call, library().named(name)), Hresult.S_OK]
 
     def get_ids_of_names(self, call: Call, given: list[Any]) -> Results:
         """GetIDsOfNames: a member's name, and names of its parameters."""
@@ -291,16 +295,6 @@ class Objects:
         return [None, self.pointer_to(call, clone, IID_IENUMVARIANT), Hresult.S_OK]
 
     # Running -------------------------------------------------------------------------------
-
-    def _pointer(self, call: Call, this: Any) -> Pointer:
-        """Return what is called. Raises ComError, which becomes a fault (RP-A62)."""
-        this.check()
-        request = call.request
-        owner, now = self._places.owner(call), self._places.now()
-        pointer = self._exporter.pointer(request.object_uuid or NULL, owner, now)
-        if pointer.iid != request.interface.syntax.uuid:
-            raise ComError(Hresult.RPC_E_DISCONNECTED, "the IPID is of another interface")
-        return pointer
 
     def _run(
         self,
