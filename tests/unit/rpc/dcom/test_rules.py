@@ -1,5 +1,6 @@
 """Rules of DCOM and automation, each where it could be broken alone."""
 
+import secrets
 import struct
 from types import SimpleNamespace
 from typing import Any
@@ -8,31 +9,53 @@ from uuid import UUID
 import pytest
 
 from qm.rpc.dcom.automation.dispatch import DISPID_PROPERTYPUT, IDISPATCH, Arguments, InvokeFlag
+from qm.rpc.dcom.automation.type_interfaces import (
+    ITYPECOMP,
+    ITYPEINFO,
+    ITYPEINFO2,
+    ITYPELIB,
+    ITYPELIB2,
+)
 from qm.rpc.dcom.automation.variant import Variant
-from qm.rpc.dcom.automation.vartypes import VarType
+from qm.rpc.dcom.automation.vartypes import BYREF, VarType
+from qm.rpc.dcom.client import Logon, Server
 from qm.rpc.dcom.hresults import ComError
 from qm.rpc.dcom.limits import UNPINGED_MAX_S
 from qm.rpc.dcom.mqac.wire import object_interfaces
-from qm.rpc.dcom.runtime.activation import IACTIVATION, IREMOTESCMACTIVATOR
+from qm.rpc.dcom.runtime.activation import IACTIVATION, ICLASSFACTORY, IREMOTESCMACTIVATOR
 from qm.rpc.dcom.runtime.exporter import REFS_GIVEN
 from qm.rpc.dcom.runtime.identifiers import IID_ICLASSFACTORY, IID_IUNKNOWN, NULL
-from qm.rpc.dcom.runtime.objref import Objref
-from qm.rpc.dcom.runtime.orpc import ORPC_THIS, Extension, Listed, OrpcThis
+from qm.rpc.dcom.runtime.objref import Objref, parse_objref
+from qm.rpc.dcom.runtime.orpc import (
+    ORPC_THIS,
+    Extension,
+    Listed,
+    OrpcThis,
+    orpc_interface,
+    orpc_operation,
+)
 from qm.rpc.dcom.runtime.properties import BadProperties, Wanted, parse_wanted, write_wanted
-from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN, InterfaceRef
+from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN, IREMUNKNOWN2, InterfaceRef
 from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER, Resolver
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import U32
 from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.security.ntlm import NtlmClient
 from tests.cluster.harness import run
-from tests.unit.rpc.dcom.scripts import clsid, dcom_world, iid
+from tests.unit.rpc.dcom.scripts import PRIVATE, clsid, dcom_world, iid
 from tests.unit.rpc.dcom.test_automation import read, written
 from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made
 from tests.unit.rpc.dialogue import Client, served, status_of
+from tests.unit.rpc.reading import MAPPER_PORT
 
 Thing = type("Thing", (), {})
 UNKNOWN_OBJECT, UNKNOWN_SET = 1911, 1912
 E_NOINTERFACE = 0x80004002
+BAD_STUB = 0x6F7
+PATH = 12
+"""Slot of a queue's path name, in all revisions; behind it that of its put."""
+_PROBE = orpc_operation("probe", (), (U32,))
 
 
 def call_at(level: AuthLevel) -> Any:
@@ -347,6 +370,130 @@ def test_names_numbers_and_the_order_of_arguments() -> None:
                     dispid, InvokeFlag.METHOD, Arguments(list(given), [], 0, 0)
                 )
                 assert found[-1] == wanted
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-DCOM-2.1-02")
+def test_every_interface_is_added_to_a_connection_under_its_first_logon() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            logons: list[int] = []
+
+            def provider() -> NtlmClient:
+                logons.append(1)
+                return NtlmClient("alice", "pw", "", secrets.token_bytes)
+
+            node = await world.harness.leader()
+            server = Server(node.host, MAPPER_PORT, Logon(provider))
+            (info,) = await server.create(clsid("MSMQQueueInfo"), iid("IMSMQQueueInfo4"))
+            assert len(logons) == 2, "at the resolver and at the objects"
+            types = (ITYPEINFO, ITYPEINFO2, ITYPELIB, ITYPELIB2, ITYPECOMP)
+            for interface in (*object_interfaces().values(), *types, ICLASSFACTORY, IREMUNKNOWN2):
+                # Each is taken: the object it is not of refuses, not the connection.
+                probe = orpc_interface(interface.name, interface.syntax.uuid, {3: _PROBE})
+                if interface.syntax.uuid == info.iid:
+                    assert await server.call(info.ipid, probe, 3, []) == [1]
+                    continue
+                with pytest.raises(Fault) as refused:
+                    await server.call(info.ipid, probe, 3, [])
+                assert refused.value.status in (0x80010108, BAD_STUB), interface.name
+            assert len(logons) == 2
+            server.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.4-02")
+def test_a_pointer_takes_calls_of_its_own_interface_alone() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            server = program.server
+            names = ("IMSMQQueueInfo", "IMSMQQueueInfo2", "IMSMQQueueInfo3", "IMSMQQueueInfo4")
+            pointers = await server.create(clsid("MSMQQueueInfo"), *map(iid, names))
+            last = object_interfaces()[pointers[-1].iid]
+            assert await server.call(pointers[-1].ipid, last, PATH + 1, [PRIVATE]) == [0]
+            # All have the slot of a path name: nothing but the interface tells them apart.
+            for pointer in pointers:
+                for interface in (object_interfaces()[iid(name)] for name in names):
+                    if interface.syntax.uuid == pointer.iid:
+                        assert (await server.call(pointer.ipid, interface, PATH, []))[-1] == 0
+                        continue
+                    with pytest.raises(Fault) as refused:
+                        await server.call(pointer.ipid, interface, PATH, [])
+                    assert refused.value.status == 0x80010108
+            raw, _ = await server.call(
+                pointers[0].ipid, object_interfaces()[iid(names[0])], 4, [0, 0]
+            )
+            described = parse_objref(raw)
+            assert isinstance(described, Objref)
+            assert (await server.call(described.ipid, ITYPEINFO, 3, []))[-1] == 0
+            for interface in (ITYPEINFO2, IDISPATCH):
+                with pytest.raises(Fault) as refused:
+                    await server.call(described.ipid, interface, 3, [])
+                assert refused.value.status == 0x80010108
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-DCOM-3.1.2.5.1.3-04")
+def test_unknown_objects_are_taken_out_of_a_ping_set_without_a_word() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            first, second = [await program.create("MSMQMessage") for _ in range(2)]
+            client = await program.server.resolver()
+
+            async def change(number: int, sequence: int, added: list[int], gone: list[int]) -> Any:
+                sizes = (len(added), len(gone))
+                given = [number, sequence, *sizes, added or None, gone or None]
+                return await client.call(IOBJECTEXPORTER, 2, given)
+
+            number, factor, status = await change(0, 1, [first.ref.oid], [4711])
+            assert (factor, status) == (0, 0)
+            strangers = [4711, second.ref.oid, 1 << 63, 0]
+            assert await change(number, 2, [], strangers) == [number, 0, 0]
+            # Those that are known go nevertheless, and those that are new come.
+            both = [4711, first.ref.oid]
+            assert await change(number, 3, [second.ref.oid], both) == [number, 0, 0]
+            assert await change(number, 4, [], [first.ref.oid]) == [number, 0, 0]
+            assert await change(number, 5, [], [second.ref.oid]) == [number, 0, 0]
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("RP-OAUT-3.1.4.4-04")
+def test_arguments_by_reference_are_those_of_their_indexes_and_come_back_in_their_order() -> None:
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            info = await program.queue_info()
+            await info.call("Create")
+            opens = await info.number("Open")
+
+            async def opened(indexes: list[int], refs: list[Variant]) -> list[Any]:
+                blank = Arguments([Variant(), Variant()], [], 0, 0)
+                given = [opens, NULL, 0x409, 1, blank, len(refs), indexes, refs]
+                return await program.server.call(info.ref.ipid, IDISPATCH, 6, given)
+
+            # The last argument stands first: 1 is the access, 0 the share mode.
+            peek, free = Variant(BYREF | VarType.I4, 32), Variant(BYREF | VarType.I2, 0)
+            for indexes, refs in (([1, 0], [peek, free]), ([0, 1], [free, peek])):
+                result, _, _, echoed, status = await opened(indexes, refs)
+                assert status == 0
+                assert echoed == refs
+                assert await info.python(result).get("Access") == 32
+            # The other way round they are an access of 0.
+            _, exception, _, echoed, status = await opened([0, 1], [peek, free])
+            assert (status, exception.scode) == (0x80020009, 0xC00E0045)
+            assert echoed == [peek, free]
+            for place in (2, 0x7FFF_FFFF, 0xFFFF_FFFF):
+                *_, echoed, status = await opened([1, place], [peek, free])
+                assert (echoed, status) == ([peek, free], 0x80020004)
             program.close()
 
     run(scenario())
