@@ -7,7 +7,6 @@ from qm.node.membership.body_seals import BodySeals
 from qm.security.body_seals import SEAL_BYTES
 from tests.cluster.harness import HarnessNode, run, until
 from tests.unit.rpc.dcom.scripts import RECEIVE, dcom_world
-from tests.unit.rpc.dcom.test_objects import created
 from tests.unit.rpc.reading import PEEK_CURRENT, body, rpc_world, with_orders
 
 
@@ -55,7 +54,8 @@ def test_objects_open_them() -> None:
         async with dcom_world(encrypt_bodies="all") as world:
             leader = await world.harness.leader()
             await in_force(leader)
-            program = await created(world)
+            program = await world.program()
+            await program.new_queue()
             await program.send("first")
             await program.send("second")
             assert sealed(leader) == [True, True]

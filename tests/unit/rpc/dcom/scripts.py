@@ -26,7 +26,7 @@ from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, NULL
 from qm.rpc.dcom.runtime.objref import Objref, parse_objref, write_objref
 from qm.rpc.security.ntlm import NtlmClient
-from tests.cluster.harness import HarnessNode
+from tests.cluster.harness import HarnessNode, run
 from tests.unit.rpc.reading import MAPPER_PORT, RpcWorld, rpc_world
 
 OMITTED = Variant(VarType.ERROR, Hresult.DISP_E_PARAMNOTFOUND)
@@ -46,6 +46,22 @@ def iid(name: str) -> bytes:
     return definitions().named(name).guid
 
 
+def pointed(raw: bytes) -> Objref:
+    """The reference in a result."""
+    found = parse_objref(raw)
+    assert isinstance(found, Objref)
+    return found
+
+
+def opnum(interface: str, name: str, kind: str = "method") -> int:
+    """Where a method stands in the vtable."""
+    return next(
+        one.opnum
+        for one in definitions().methods(interface)
+        if (one.name, one.kind) == (name, kind)
+    )
+
+
 class Program:
     """A program of one user on another computer."""
 
@@ -62,6 +78,17 @@ class Program:
         info = await self.create("MSMQQueueInfo")
         await info.put("PathName", path)
         return info
+
+    async def new_queue(self, path: str = PRIVATE, *, transactional: bool = False) -> Late:
+        """Create a queue; what describes it."""
+        info = await self.queue_info(path)
+        await info.call("Create", transactional)
+        return info
+
+    def late(self, variant: Variant) -> Late:
+        """The object in a result."""
+        assert variant.vt == VarType.DISPATCH
+        return Late(self.server, pointed(variant.value))
 
     async def opened(self, access: int, path: str = PRIVATE, share: int = DENY_NONE) -> Late:
         info = await self.queue_info(path)
@@ -106,12 +133,7 @@ class Late:
         return variant_of(value, lambda _: Variant())
 
     def python(self, variant: Variant) -> Any:
-        def find(raw: bytes) -> Late:
-            found = parse_objref(raw)
-            assert isinstance(found, Objref)
-            return Late(self.server, found)
-
-        found = python_of(variant, find)
+        found = python_of(variant, lambda raw: Late(self.server, pointed(raw)))
         return None if found is MISSING else found
 
     async def invoke(
@@ -152,19 +174,26 @@ class Late:
         arguments = Arguments(variants[::-1], numbers[::-1], 0, 0)
         return await self._result(name, InvokeFlag.METHOD, arguments)
 
+    async def by(self, wanted: bytes) -> Objref:
+        """Another interface of it."""
+        (found,) = await self.server.query(self.ref.ipid, wanted)
+        assert isinstance(found, Objref), found
+        return found
+
+    async def as_dispatch(self) -> Late:
+        """The same object, of which another interface was given."""
+        return Late(self.server, await self.by(IID_IDISPATCH))
+
     async def release(self) -> None:
         await self.server.release(self.ref)
 
 
 async def slot(late: Late, interface: str, name: str, kind: str = "get", *values: Any) -> Any:
     """Call a slot of an interface of an object; its only result."""
-    (ref,) = await late.server.query(late.ref.ipid, iid(interface))
-    assert isinstance(ref, Objref), ref
-    method = next(
-        one for one in definitions().methods(interface) if (one.name, one.kind) == (name, kind)
-    )
+    ref = await late.by(iid(interface))
     served = object_interfaces()[ref.iid]
-    *found, status = await late.server.call(ref.ipid, served, method.opnum, values)
+    given = (ref.ipid, served, opnum(interface, name, kind), values)
+    *found, status = await late.server.call(*given)
     if status & FAILURE:
         raise ComError(status)
     return found[0] if found else None
@@ -189,3 +218,24 @@ class DcomWorld(RpcWorld):
 async def dcom_world(count: int = 1, **rpc: Any) -> AsyncIterator[DcomWorld]:
     async with rpc_world(count, objects=True, **rpc) as made:
         yield DcomWorld(made.harness, False)
+
+
+def play(scenario: Callable[[Program], Awaitable[None]]) -> None:
+    """Run a program against a node of its own."""
+
+    async def alone(program: Program, _: DcomWorld) -> None:
+        await scenario(program)
+
+    play_in_world(alone)
+
+
+def play_in_world(scenario: Callable[[Program, DcomWorld], Awaitable[None]]) -> None:
+    """The same for one that has more to do with the node than its user could."""
+
+    async def whole() -> None:
+        async with dcom_world() as world:
+            program = await world.program()
+            await scenario(program, world)
+            program.close()
+
+    run(whole())

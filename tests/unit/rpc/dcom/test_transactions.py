@@ -10,10 +10,17 @@ from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import BYREF, VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import definitions
-from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH
-from qm.rpc.dcom.runtime.objref import Objref, parse_objref, write_objref
-from tests.cluster.harness import run
-from tests.unit.rpc.dcom.scripts import OMITTED, RECEIVE, SEND, Late, Program, dcom_world, slot
+from qm.rpc.dcom.runtime.objref import write_objref
+from tests.unit.rpc.dcom.scripts import (
+    OMITTED,
+    RECEIVE,
+    SEND,
+    Late,
+    Program,
+    play,
+    pointed,
+    slot,
+)
 
 LABELS = ["first", "second", "third"]
 # In the order of MQTRANSACTION: none, MTS, XA, single message.
@@ -106,11 +113,7 @@ class Desk:
     async def by_slot(self, name: str, given: dict[str, Variant]) -> Late:
         """Call the queue's vtable."""
         raw = await slot(self.queue, "IMSMQQueue4", name, "method", *given.values())
-        read = parse_objref(raw)
-        assert isinstance(read, Objref)
-        (found,) = await self.program.server.query(read.ipid, IID_IDISPATCH)
-        assert isinstance(found, Objref)
-        return Late(self.program.server, found)
+        return await Late(self.program.server, pointed(raw)).as_dispatch()
 
     async def by_name(self, name: str, given: dict[str, Variant]) -> Late:
         """Invoke it, as a script does."""
@@ -119,10 +122,8 @@ class Desk:
         return found
 
 
-async def desk(world: Any) -> Desk:
-    program = await world.program()
-    info = await program.queue_info()
-    await info.call("Create", True)
+async def desk(program: Program) -> Desk:
+    await program.new_queue(transactional=True)
     made = Desk(program, await program.opened(RECEIVE))
     for label in LABELS:
         await program.send("body", label, r".\private$\orders", Variant(VarType.I4, 3))
@@ -165,73 +166,65 @@ async def reads_in_transactions(made: Desk, name: str) -> None:
 
 @pytest.mark.parametrize("name", rows(READS))
 def test_a_transaction_of_another_type_reads_nothing(name: str) -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            made = await desk(world)
-            await reads_nothing(made, name)
-            await reads_in_transactions(made, name)
-            made.program.close()
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        await reads_nothing(made, name)
+        await reads_in_transactions(made, name)
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.parametrize("name", rows(READS_BY_LOOKUP_ID))
 def test_nor_does_it_by_lookup_identifier(name: str) -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            made = await desk(world)
-            await reads_nothing(made, name)
-            await reads_in_transactions(made, name)
-            made.program.close()
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        await reads_nothing(made, name)
+        await reads_in_transactions(made, name)
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("AC-3.11.4-04", "AC-2.2.2.1-03")
 def test_numbers_of_transactions_may_be_as_narrow_as_a_script_s_literals() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            made = await desk(world)
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        for call in (made.by_slot, made.by_name):
+            for number in NUMBERS:
+                before = await made.labels()
+                found = await call("Receive", made.arguments("Receive", number))
+                assert await found.get("Label") == before[0], number
+                assert await made.labels() == before[1:], number
+                await made.program.send(
+                    "body", before[0], r".\private$\orders", Variant(VarType.I4, 3)
+                )
+        before = await made.labels()
+        for unknown in (Variant(VarType.I4, 4), Variant(VarType.I2, -1)):
             for call in (made.by_slot, made.by_name):
-                for number in NUMBERS:
-                    before = await made.labels()
-                    found = await call("Receive", made.arguments("Receive", number))
-                    assert await found.get("Label") == before[0], number
-                    assert await made.labels() == before[1:], number
-                    await made.program.send(
-                        "body", before[0], r".\private$\orders", Variant(VarType.I4, 3)
-                    )
-            before = await made.labels()
-            for unknown in (Variant(VarType.I4, 4), Variant(VarType.I2, -1)):
-                for call in (made.by_slot, made.by_name):
-                    with pytest.raises(ComError) as refused:
-                        await call("Receive", made.arguments("Receive", unknown))
-                    assert refused.value.status == Hresult.E_INVALIDARG
-            assert await made.labels() == before
-            made.program.close()
+                with pytest.raises(ComError) as refused:
+                    await call("Receive", made.arguments("Receive", unknown))
+                assert refused.value.status == Hresult.E_INVALIDARG
+        assert await made.labels() == before
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("AC-3.17.4.1.48-09")
 def test_a_transaction_of_another_type_sends_nothing() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            made = await desk(world)
-            sender = await made.program.opened(SEND)
-            message = await made.program.create("MSMQMessage")
-            await message.put("Label", "another")
-            pointer = write_objref(sender.ref)
-            for wrong in OTHER_TYPES:
-                with pytest.raises(ComError) as refused:
-                    await slot(message, "IMSMQMessage4", "Send", "method", pointer, wrong)
-                assert refused.value.status == Hresult.E_INVALIDARG, wrong
-                with pytest.raises(ComError) as refused:
-                    await message.call("Send", sender, wrong)
-                assert refused.value.status == Hresult.DISP_E_TYPEMISMATCH, wrong
-                assert await made.labels() == LABELS, wrong
-            await slot(message, "IMSMQMessage4", "Send", "method", pointer, Variant(VarType.I2, 3))
-            assert await made.labels() == [*LABELS, "another"]
-            made.program.close()
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        sender = await made.program.opened(SEND)
+        message = await made.program.create("MSMQMessage")
+        await message.put("Label", "another")
+        pointer = write_objref(sender.ref)
+        for wrong in OTHER_TYPES:
+            with pytest.raises(ComError) as refused:
+                await slot(message, "IMSMQMessage4", "Send", "method", pointer, wrong)
+            assert refused.value.status == Hresult.E_INVALIDARG, wrong
+            with pytest.raises(ComError) as refused:
+                await message.call("Send", sender, wrong)
+            assert refused.value.status == Hresult.DISP_E_TYPEMISMATCH, wrong
+            assert await made.labels() == LABELS, wrong
+        await slot(message, "IMSMQMessage4", "Send", "method", pointer, Variant(VarType.I2, 3))
+        assert await made.labels() == [*LABELS, "another"]
 
-    run(scenario())
+    play(scenario)

@@ -34,14 +34,23 @@ from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_ITYPEINFO, NULL
-from qm.rpc.dcom.runtime.objref import Objref, parse_objref
+from qm.rpc.dcom.runtime.objref import Objref
 from qm.rpc.dcom.runtime.orpc import orpc_interface, orpc_operation
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN, InterfaceRef
 from qm.rpc.interface import Fault, Interface
 from qm.rpc.ndr.types import U32
 from qm.rpc.pdu.codes import FaultStatus
 from tests.cluster.harness import run
-from tests.unit.rpc.dcom.scripts import FAILURE, Late, Program, clsid, dcom_world, iid
+from tests.unit.rpc.dcom.scripts import (
+    FAILURE,
+    Late,
+    Program,
+    clsid,
+    dcom_world,
+    iid,
+    play,
+    pointed,
+)
 
 NIL, NONE = -1, 0xFFFF_FFFF
 ELEMENT_NOT_FOUND = Hresult.TYPE_E_ELEMENTNOTFOUND
@@ -52,9 +61,8 @@ class Described:
     """A type object of a node."""
 
     def __init__(self, program: Program, found: bytes | Objref, interface: Interface) -> None:
-        ref = parse_objref(found) if isinstance(found, bytes) else found
-        assert isinstance(ref, Objref)
-        self.program, self.ref, self.interface = program, ref, interface
+        self.ref = pointed(found) if isinstance(found, bytes) else found
+        self.program, self.interface = program, interface
 
     async def ask(self, opnum: int, *values: Any) -> list[Any]:
         """Call a method; everything that it gives, the HRESULT last."""
@@ -69,9 +77,8 @@ class Described:
 
     async def by(self, interface: Interface) -> Described:
         """The same object by another interface."""
-        (found,) = await self.program.server.query(self.ref.ipid, interface.syntax.uuid)
-        assert isinstance(found, Objref)
-        return Described(self.program, found, interface)
+        late = Late(self.program.server, self.ref)
+        return Described(self.program, await late.by(interface.syntax.uuid), interface)
 
     async def name(self, memid: int = NIL) -> str:
         found: str = await self.get(12, memid, 1)
@@ -95,12 +102,8 @@ class Described:
 
 
 async def info_of(program: Program, late: Late, interface: Interface = IDISPATCH) -> Described:
-    ipid = late.ref.ipid
-    if interface is not IDISPATCH:
-        (found,) = await program.server.query(ipid, interface.syntax.uuid)
-        assert isinstance(found, Objref)
-        ipid = found.ipid
-    raw, status = await program.server.call(ipid, interface, 4, [0, ENGLISH])
+    ref = await late.by(interface.syntax.uuid)
+    raw, status = await program.server.call(ref.ipid, interface, 4, [0, ENGLISH])
     assert status == 0
     return Described(program, raw, ITYPEINFO)
 
@@ -108,41 +111,35 @@ async def info_of(program: Program, late: Late, interface: Interface = IDISPATCH
 def with_info(name: str, check: Callable[[Program, Described], Awaitable[None]]) -> None:
     """Check the type information of an object of a class."""
 
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            await check(program, await info_of(program, await program.create(name)))
-            program.close()
+    async def scenario(program: Program) -> None:
+        await check(program, await info_of(program, await program.create(name)))
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("RP-OAUT-3.1.4.1-01", "RP-OAUT-3.1.4.2-01")
 def test_each_object_describes_what_late_bound_calls_reach() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            for coclass in definitions().coclasses:
-                late = await program.create(coclass.name)
-                call = program.server.call
-                assert await call(late.ref.ipid, IDISPATCH, 3, []) == [1, 0]
-                info = await info_of(program, late)
-                assert await info.name() == coclass.default
-                attr = await info.get(3)
-                assert (attr.guid, attr.kind) == (iid(coclass.default), TypeKind.DISPATCH)
-                assert (attr.major, attr.minor, attr.lcid, attr.alias) == (3, 0, 0, TypeDesc())
-                assert attr.flags & (TypeFlag.DUAL | TypeFlag.DISPATCHABLE) == 0x1040
-                assert not attr.flags & TypeFlag.OLEAUTOMATION
-                for index in (1, NONE):
-                    answer = await call(late.ref.ipid, IDISPATCH, 4, [index, ENGLISH])
-                    assert answer == [None, Hresult.DISP_E_BADINDEX]
-            # A pointer of an older revision describes that one.
-            late = await program.create("MSMQQueueInfo")
-            older = object_interfaces()[iid("IMSMQQueueInfo2")]
-            assert await (await info_of(program, late, older)).name() == "IMSMQQueueInfo2"
-            program.close()
+    async def scenario(program: Program) -> None:
+        for coclass in definitions().coclasses:
+            late = await program.create(coclass.name)
+            call = program.server.call
+            assert await call(late.ref.ipid, IDISPATCH, 3, []) == [1, 0]
+            info = await info_of(program, late)
+            assert await info.name() == coclass.default
+            attr = await info.get(3)
+            assert (attr.guid, attr.kind) == (iid(coclass.default), TypeKind.DISPATCH)
+            assert (attr.major, attr.minor, attr.lcid, attr.alias) == (3, 0, 0, TypeDesc())
+            assert attr.flags & (TypeFlag.DUAL | TypeFlag.DISPATCHABLE) == 0x1040
+            assert not attr.flags & TypeFlag.OLEAUTOMATION
+            for index in (1, NONE):
+                answer = await call(late.ref.ipid, IDISPATCH, 4, [index, ENGLISH])
+                assert answer == [None, Hresult.DISP_E_BADINDEX]
+        # A pointer of an older revision describes that one.
+        late = await program.create("MSMQQueueInfo")
+        older = object_interfaces()[iid("IMSMQQueueInfo2")]
+        assert await (await info_of(program, late, older)).name() == "IMSMQQueueInfo2"
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("RP-OAUT-3.7.4.3-01", "RP-OAUT-3.7.4.5-01")
@@ -336,7 +333,7 @@ def test_names_are_bound_to_members() -> None:
         raw, kind, function, variable, none, _, status = await comp.ask(3, "LABEL", 0, 4)
         assert (kind, variable, none, status) == (DescKind.FUNCDESC, None, None, 0)
         assert function.invoke == InvokeKind.PROPERTYPUT
-        assert parse_objref(raw).oid == info.ref.oid  # type: ignore[union-attr]
+        assert pointed(raw).oid == info.ref.oid
         first = (await comp.ask(3, "label", 0, 0))[2]
         assert first.invoke == InvokeKind.PROPERTYGET
         nothing = [None, DescKind.NONE, None, None, None, 0]
@@ -378,10 +375,7 @@ def test_classes_make_objects_and_nothing_is_a_module() -> None:
     async def check(program: Program, info: Described) -> None:
         library = await info.library()
         coclass = await library.info(6, clsid("MSMQMessage"))
-        raw = await coclass.get(16, IID_IDISPATCH)
-        made = parse_objref(raw)
-        assert isinstance(made, Objref)
-        message = Late(program.server, made)
+        message = Late(program.server, pointed(await coclass.get(16, IID_IDISPATCH)))
         await message.put("Label", "made by its description")
         assert await message.get("Label") == "made by its description"
         foreign = await coclass.ask(16, iid("IMSMQQueue"))

@@ -18,10 +18,9 @@ from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.values import variant_of
-from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IENUMVARIANT
-from qm.rpc.dcom.runtime.objref import Objref, parse_objref, write_objref
+from qm.rpc.dcom.runtime.identifiers import IID_IENUMVARIANT
+from qm.rpc.dcom.runtime.objref import Objref, write_objref
 from qm.wire.codes import ErrorCode
-from tests.cluster.harness import run
 from tests.cluster.messages import batch
 from tests.unit.model.world import PEER
 from tests.unit.rpc.dcom.scripts import (
@@ -32,8 +31,10 @@ from tests.unit.rpc.dcom.scripts import (
     DcomWorld,
     Late,
     Program,
-    dcom_world,
     iid,
+    play,
+    play_in_world,
+    pointed,
     slot,
 )
 
@@ -64,20 +65,11 @@ async def managed(program: Program, format_name: str) -> Late:
     return found
 
 
-def object_of(program: Program, variant: Variant) -> Late:
-    assert variant.vt == VarType.DISPATCH
-    found = parse_objref(variant.value)
-    assert isinstance(found, Objref)
-    return Late(program.server, found)
-
-
 async def types_of(collection: Late, *names: str) -> dict[str, VarType]:
     """The types of values by name, as Item and as the enumerator give them."""
     items = [await invoked(collection, "Item", Variant(VarType.BSTR, name)) for name in names]
-    pointer = parse_objref(await slot(collection, "IMSMQCollection", "_NewEnum", "method"))
-    assert isinstance(pointer, Objref)
-    (enumerator,) = await collection.server.query(pointer.ipid, IID_IENUMVARIANT)
-    assert isinstance(enumerator, Objref)
+    raw = await slot(collection, "IMSMQCollection", "_NewEnum", "method")
+    enumerator = await Late(collection.server, pointed(raw)).by(IID_IENUMVARIANT)
     count = await collection.get("Count")
     listed, fetched, status = await collection.server.call(
         enumerator.ipid, IENUMVARIANT, 3, [count]
@@ -101,94 +93,85 @@ async def arrived(world: DcomWorld, sequence: tuple[int, int, int]) -> None:
 )
 @pytest.mark.parametrize("sequence", [(1, 1, 0), (1 << 40, 1, 0)])
 def test_what_is_known_of_a_sender(sequence: tuple[int, int, int]) -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            await (await program.queue_info()).call("Create", True)
-            queue = await program.opened(RECEIVE)
-            await arrived(world, sequence)
-            management = await managed(program, ORDERS)
-            array = await slot(management, "IMSMQQueueManagement", "EodGetReceiveInfo", "method")
-            assert array.vt == ARRAY | VarType.VARIANT
-            (one,) = array.value.items
-            sender = object_of(program, one)
-            assert await types_of(
-                sender,
-                "QueueFormatName", "SenderID", "SeqID", "SeqNo", "LastAccessTime", "RejectCount",
-            ) == {
-                "QueueFormatName": VarType.BSTR,
-                "SenderID": VarType.BSTR,
-                "SeqID": VarType.UI8,
-                "SeqNo": VarType.I4,
-                "LastAccessTime": VarType.I4,
-                "RejectCount": VarType.I4,
-            }  # fmt: skip
-            assert await sender.call("Item", "SenderID") == guid_text(PEER)
-            found = [await sender.call("Item", name) for name in ("SeqID", "SeqNo")]
-            assert found == [*sequence[:2]]
-            with pytest.raises(ComError) as missing:
-                await sender.call("Item", "PrevNo")
-            assert missing.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
-            await queue.call("Close")
-            program.close()
+    async def scenario(program: Program, world: DcomWorld) -> None:
+        await program.new_queue(transactional=True)
+        queue = await program.opened(RECEIVE)
+        await arrived(world, sequence)
+        management = await managed(program, ORDERS)
+        array = await slot(management, "IMSMQQueueManagement", "EodGetReceiveInfo", "method")
+        assert array.vt == ARRAY | VarType.VARIANT
+        (one,) = array.value.items
+        sender = program.late(one)
+        assert await types_of(
+            sender,
+            "QueueFormatName", "SenderID", "SeqID", "SeqNo", "LastAccessTime", "RejectCount",
+        ) == {
+            "QueueFormatName": VarType.BSTR,
+            "SenderID": VarType.BSTR,
+            "SeqID": VarType.UI8,
+            "SeqNo": VarType.I4,
+            "LastAccessTime": VarType.I4,
+            "RejectCount": VarType.I4,
+        }  # fmt: skip
+        assert await sender.call("Item", "SenderID") == guid_text(PEER)
+        found = [await sender.call("Item", name) for name in ("SeqID", "SeqNo")]
+        assert found == [*sequence[:2]]
+        with pytest.raises(ComError) as missing:
+            await sender.call("Item", "PrevNo")
+        assert missing.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+        await queue.call("Close")
 
-    run(scenario())
+    play_in_world(scenario)
 
 
 @pytest.mark.spec("AC-2.2.4.2-01", "AC-2.2.4.3-01", "AC-3.5.4.1.2-01", "AC-3.5.3-01", "AC-4.3-01")
 def test_what_is_known_of_messages_to_another_queue_manager() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            message = await program.create("MSMQMessage")
-            sender = await (await named(program, FAR)).call("Open", SEND, 0)
-            await message.call("Send", sender, Variant(VarType.I4, 3))
-            await (await program.queue_info()).call("Create")
-            local = await program.opened(RECEIVE)
-            refused = await program.server.query(
-                (await managed(program, ORDERS)).ref.ipid, iid("IMSMQOutgoingQueueManagement")
-            )
-            assert refused == [Hresult.E_NOINTERFACE]
-            await local.call("Close")
-            management = await managed(program, FAR)
-            outgoing = "IMSMQOutgoingQueueManagement"
-            pointer = parse_objref(await slot(management, outgoing, "EodGetSendInfo", "method"))
-            assert isinstance(pointer, Objref)
-            (late,) = await program.server.query(pointer.ipid, IID_IDISPATCH)
-            assert isinstance(late, Objref)
-            info = Late(program.server, late)
-            places = ("EodFirstNonAck", "EodLastAck", "EodLastNonAck", "EodNextSeq")
-            assert await types_of(
-                info,
-                "EodLastAckCount", "EodLastAckTime", "EodNoAckCount", "EodNoReadCount",
-                "EodResendCount", "EodResendInterval", "EodResendTime", *places,
-            ) == {
-                "EodLastAckCount": VarType.UI4,
-                "EodLastAckTime": VarType.I4,
-                "EodNoAckCount": VarType.UI4,
-                "EodNoReadCount": VarType.UI4,
-                "EodResendCount": VarType.UI4,
-                "EodResendInterval": VarType.UI4,
-                "EodResendTime": VarType.I4,
-                **dict.fromkeys(places, VarType.DISPATCH),
-            }  # fmt: skip
-            for name in places:
-                place = await info.call("Item", name)
-                assert await types_of(place, "SeqID", "SeqNo", "PrevNo") == {
-                    "SeqID": VarType.UI8,
-                    "SeqNo": VarType.I4,
-                    "PrevNo": VarType.I4,
-                }
-            hops = await slot(management, outgoing, "NextHops")
-            assert hops.vt == ARRAY | VarType.BSTR
-            await slot(management, outgoing, "Pause", "method")
-            on_hold = 4
-            assert await slot(management, outgoing, "State") == on_hold
-            await slot(management, outgoing, "Resume", "method")
-            assert await slot(management, outgoing, "State") != on_hold
-            program.close()
+    async def scenario(program: Program) -> None:
+        message = await program.create("MSMQMessage")
+        sender = await (await named(program, FAR)).call("Open", SEND, 0)
+        await message.call("Send", sender, Variant(VarType.I4, 3))
+        await program.new_queue()
+        local = await program.opened(RECEIVE)
+        refused = await program.server.query(
+            (await managed(program, ORDERS)).ref.ipid, iid("IMSMQOutgoingQueueManagement")
+        )
+        assert refused == [Hresult.E_NOINTERFACE]
+        await local.call("Close")
+        management = await managed(program, FAR)
+        outgoing = "IMSMQOutgoingQueueManagement"
+        raw = await slot(management, outgoing, "EodGetSendInfo", "method")
+        info = await Late(program.server, pointed(raw)).as_dispatch()
+        places = ("EodFirstNonAck", "EodLastAck", "EodLastNonAck", "EodNextSeq")
+        assert await types_of(
+            info,
+            "EodLastAckCount", "EodLastAckTime", "EodNoAckCount", "EodNoReadCount",
+            "EodResendCount", "EodResendInterval", "EodResendTime", *places,
+        ) == {
+            "EodLastAckCount": VarType.UI4,
+            "EodLastAckTime": VarType.I4,
+            "EodNoAckCount": VarType.UI4,
+            "EodNoReadCount": VarType.UI4,
+            "EodResendCount": VarType.UI4,
+            "EodResendInterval": VarType.UI4,
+            "EodResendTime": VarType.I4,
+            **dict.fromkeys(places, VarType.DISPATCH),
+        }  # fmt: skip
+        for name in places:
+            place = await info.call("Item", name)
+            assert await types_of(place, "SeqID", "SeqNo", "PrevNo") == {
+                "SeqID": VarType.UI8,
+                "SeqNo": VarType.I4,
+                "PrevNo": VarType.I4,
+            }
+        hops = await slot(management, outgoing, "NextHops")
+        assert hops.vt == ARRAY | VarType.BSTR
+        await slot(management, outgoing, "Pause", "method")
+        on_hold = 4
+        assert await slot(management, outgoing, "State") == on_hold
+        await slot(management, outgoing, "Resume", "method")
+        assert await slot(management, outgoing, "State") != on_hold
 
-    run(scenario())
+    play(scenario)
 
 
 def test_what_is_too_large_for_its_type_is_told_by_its_bits() -> None:
@@ -201,37 +184,34 @@ def test_what_is_too_large_for_its_type_is_told_by_its_bits() -> None:
 
 @pytest.mark.spec("AC-3.3.4.1.9-01", "AC-3.4.4.1.2-01", "AC-3.4.3-01", "AC-3.4.3-02")
 def test_bytes_are_counted_in_64_bits_once_a_queue_is_known_to_be_local() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            info = await program.queue_info()
-            await info.put("Journal", 1)
-            await info.call("Create")
-            await program.send("body")
-            queue = await program.opened(RECEIVE)
-            local, outgoing = iid("IMSMQQueueManagement"), iid("IMSMQOutgoingQueueManagement")
-            management = await program.create("MSMQManagement")
-            for wanted in (local, outgoing):
-                found = await program.server.query(management.ref.ipid, wanted)
-                assert found == [Hresult.E_NOINTERFACE], "it stands for no queue yet"
-            await management.call("Init", FormatName=ORDERS)
-            (ref,) = await program.server.query(management.ref.ipid, local)
-            assert isinstance(ref, Objref)
-            held = await slot(management, "IMSMQManagement", "BytesInQueue")
-            assert (held.vt, held.value > 0) == (VarType.UI8, True)
-            journal = await slot(management, "IMSMQQueueManagement", "BytesInJournal")
-            assert journal == Variant(VarType.UI8, 0)
-            await queue.call("Receive", ReceiveTimeout=0)
-            assert await invoked(management, "BytesInQueue") == Variant(VarType.UI8, 0)
-            journal = await slot(management, "IMSMQQueueManagement", "BytesInJournal")
-            assert (journal.vt, journal.value > 0) == (VarType.UI8, True)
-            message = await program.create("MSMQMessage")
-            await message.call("Send", await (await named(program, FAR)).call("Open", SEND, 0))
-            sending = await managed(program, FAR)
-            assert await program.server.query(sending.ref.ipid, local) == [Hresult.E_NOINTERFACE]
-            program.close()
+    async def scenario(program: Program) -> None:
+        info = await program.queue_info()
+        await info.put("Journal", 1)
+        await info.call("Create")
+        await program.send("body")
+        queue = await program.opened(RECEIVE)
+        local, outgoing = iid("IMSMQQueueManagement"), iid("IMSMQOutgoingQueueManagement")
+        management = await program.create("MSMQManagement")
+        for wanted in (local, outgoing):
+            found = await program.server.query(management.ref.ipid, wanted)
+            assert found == [Hresult.E_NOINTERFACE], "it stands for no queue yet"
+        await management.call("Init", FormatName=ORDERS)
+        (ref,) = await program.server.query(management.ref.ipid, local)
+        assert isinstance(ref, Objref)
+        held = await slot(management, "IMSMQManagement", "BytesInQueue")
+        assert (held.vt, held.value > 0) == (VarType.UI8, True)
+        journal = await slot(management, "IMSMQQueueManagement", "BytesInJournal")
+        assert journal == Variant(VarType.UI8, 0)
+        await queue.call("Receive", ReceiveTimeout=0)
+        assert await invoked(management, "BytesInQueue") == Variant(VarType.UI8, 0)
+        journal = await slot(management, "IMSMQQueueManagement", "BytesInJournal")
+        assert (journal.vt, journal.value > 0) == (VarType.UI8, True)
+        message = await program.create("MSMQMessage")
+        await message.call("Send", await (await named(program, FAR)).call("Open", SEND, 0))
+        sending = await managed(program, FAR)
+        assert await program.server.query(sending.ref.ipid, local) == [Hresult.E_NOINTERFACE]
 
-    run(scenario())
+    play(scenario)
 
 
 # Queue managers and queues ---------------------------------------------------------------------
@@ -241,34 +221,30 @@ def test_bytes_are_counted_in_64_bits_once_a_queue_is_known_to_be_local() -> Non
     "AC-3.2.4.2.6-01", "AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.4-01", "AC-3.2.4.3.5-01"
 )
 def test_properties_of_the_queue_manager() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            info = await program.queue_info()
-            await info.call("Create")
-            await program.send("body")
-            queue = await program.opened(RECEIVE)
-            application = await program.create("MSMQApplication")
-            newest = "IMSMQApplication3"
-            for name in ("IsDsEnabled", "IsConnected"):
-                assert await slot(application, newest, name) in (0, -1)
-                assert (await invoked(application, name)).vt == VarType.BOOL
-            active = await slot(application, newest, "ActiveQueues", "method")
-            private = await slot(application, newest, "PrivateQueues")
-            for found in (active, private):
-                assert found.vt == ARRAY | VarType.BSTR
-            assert await info.get("FormatName") in active.value.items
-            assert any(one.casefold().endswith(r"\orders") for one in private.value.items)
-            total = await slot(application, newest, "BytesInAllQueues")
-            assert (total.vt, total.value > 0) == (VarType.I8, True)
-            await queue.call("Close")
-            await application.put("Machine", "QUORATE")
-            with pytest.raises(ComError) as remote:
-                await slot(application, newest, "IsDsEnabled")
-            assert remote.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
-            program.close()
+    async def scenario(program: Program) -> None:
+        info = await program.new_queue()
+        await program.send("body")
+        queue = await program.opened(RECEIVE)
+        application = await program.create("MSMQApplication")
+        newest = "IMSMQApplication3"
+        for name in ("IsDsEnabled", "IsConnected"):
+            assert await slot(application, newest, name) in (0, -1)
+            assert (await invoked(application, name)).vt == VarType.BOOL
+        active = await slot(application, newest, "ActiveQueues", "method")
+        private = await slot(application, newest, "PrivateQueues")
+        for found in (active, private):
+            assert found.vt == ARRAY | VarType.BSTR
+        assert await info.get("FormatName") in active.value.items
+        assert any(one.casefold().endswith(r"\orders") for one in private.value.items)
+        total = await slot(application, newest, "BytesInAllQueues")
+        assert (total.vt, total.value > 0) == (VarType.I8, True)
+        await queue.call("Close")
+        await application.put("Machine", "QUORATE")
+        with pytest.raises(ComError) as remote:
+            await slot(application, newest, "IsDsEnabled")
+        assert remote.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec(
@@ -279,80 +255,70 @@ def test_properties_of_the_queue_manager() -> None:
     "AC-3.10.4.1.36-01",
 )
 def test_properties_of_a_queue() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            info = await program.queue_info()
-            await info.call("Create", True, True)
-            newest = "IMSMQQueueInfo4"
-            for name in ("IsTransactional", "IsWorldReadable"):
-                assert await slot(info, newest, name) == 1
-                assert await invoked(info, name) == Variant(VarType.I2, 1)
-                assert await slot(info, newest, f"{name}2") == -1
-                assert await invoked(info, f"{name}2") == Variant(VarType.BOOL, 0xFFFF)
-            for name in ("CreateTime", "ModifyTime"):
-                when = await slot(info, newest, name)
-                assert when.vt == VarType.DATE
-                assert when.value > DAY_2020
-            dead_letters = await named(program, DEAD_LETTERS)
-            await dead_letters.call("Refresh")
-            assert await slot(dead_letters, newest, "ModifyTime") == Variant(VarType.DATE, DAY_1970)
-            program.close()
+    async def scenario(program: Program) -> None:
+        info = await program.queue_info()
+        await info.call("Create", True, True)
+        newest = "IMSMQQueueInfo4"
+        for name in ("IsTransactional", "IsWorldReadable"):
+            assert await slot(info, newest, name) == 1
+            assert await invoked(info, name) == Variant(VarType.I2, 1)
+            assert await slot(info, newest, f"{name}2") == -1
+            assert await invoked(info, f"{name}2") == Variant(VarType.BOOL, 0xFFFF)
+        for name in ("CreateTime", "ModifyTime"):
+            when = await slot(info, newest, name)
+            assert when.vt == VarType.DATE
+            assert when.value > DAY_2020
+        dead_letters = await named(program, DEAD_LETTERS)
+        await dead_letters.call("Refresh")
+        assert await slot(dead_letters, newest, "ModifyTime") == Variant(VarType.DATE, DAY_1970)
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("AC-3.10.4.1.1-01", "AC-3.10.4.1.1-02")
 def test_a_queue_that_is_no_application_s_has_a_null_bstr_for_an_identifier() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            info = await program.queue_info()
-            await info.call("Create")
-            again = await program.queue_info()
-            known = await slot(again, "IMSMQQueueInfo4", "QueueGuid")
-            assert len(known) == 36
-            assert known == await slot(info, "IMSMQQueueInfo4", "QueueGuid")
-            dead_letters = await named(program, DEAD_LETTERS)
-            await dead_letters.call("Refresh")
-            assert await slot(dead_letters, "IMSMQQueueInfo4", "QueueGuid") is None
-            missing = await program.queue_info(r".\private$\missing")
-            with pytest.raises(ComError) as failed:
-                await slot(missing, "IMSMQQueueInfo4", "QueueGuid")
-            assert failed.value.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
-            program.close()
+    async def scenario(program: Program) -> None:
+        info = await program.new_queue()
+        again = await program.queue_info()
+        known = await slot(again, "IMSMQQueueInfo4", "QueueGuid")
+        assert len(known) == 36
+        assert known == await slot(info, "IMSMQQueueInfo4", "QueueGuid")
+        dead_letters = await named(program, DEAD_LETTERS)
+        await dead_letters.call("Refresh")
+        assert await slot(dead_letters, "IMSMQQueueInfo4", "QueueGuid") is None
+        missing = await program.queue_info(r".\private$\missing")
+        with pytest.raises(ComError) as failed:
+            await slot(missing, "IMSMQQueueInfo4", "QueueGuid")
+        assert failed.value.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("AC-3.11.4.1.20-01", "AC-3.11.4.1.32-01", "AC-3.12.4.1.3-01", "AC-3.12.4.2.1-01")
 def test_handles_are_of_64_bits_and_openness_is_a_boolean() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            await (await program.queue_info()).call("Create")
-            queue = await program.opened(SEND)
-            assert await slot(queue, "IMSMQQueue4", "IsOpen2") == -1
-            assert await invoked(queue, "IsOpen2") == Variant(VarType.BOOL, 0xFFFF)
-            handle = await slot(queue, "IMSMQQueue4", "Handle2")
-            assert handle.vt == VarType.I8
-            fresh = await program.create("MSMQQueue")
-            for name in ("Handle2", "IsOpen2"):
-                with pytest.raises(ComError) as blank:
-                    await slot(fresh, "IMSMQQueue4", name)
-                assert blank.value.status == OLE_E_BLANK
-            destination = await program.create("MSMQDestination")
-            assert await invoked(destination, "IsOpen") == Variant(VarType.BOOL, 0)
-            await slot(destination, "IMSMQPrivateDestination", "Handle", "put", handle)
-            assert await slot(destination, "IMSMQPrivateDestination", "Handle") == handle
-            assert await slot(destination, "IMSMQDestination", "IsOpen") == -1
-            assert await invoked(destination, "IsOpen") == Variant(VarType.BOOL, 0xFFFF)
-            await queue.call("Close")
-            assert await slot(queue, "IMSMQQueue4", "IsOpen2") == 0
-            assert await invoked(queue, "IsOpen2") == Variant(VarType.BOOL, 0)
-            program.close()
+    async def scenario(program: Program) -> None:
+        await program.new_queue()
+        queue = await program.opened(SEND)
+        assert await slot(queue, "IMSMQQueue4", "IsOpen2") == -1
+        assert await invoked(queue, "IsOpen2") == Variant(VarType.BOOL, 0xFFFF)
+        handle = await slot(queue, "IMSMQQueue4", "Handle2")
+        assert handle.vt == VarType.I8
+        fresh = await program.create("MSMQQueue")
+        for name in ("Handle2", "IsOpen2"):
+            with pytest.raises(ComError) as blank:
+                await slot(fresh, "IMSMQQueue4", name)
+            assert blank.value.status == OLE_E_BLANK
+        destination = await program.create("MSMQDestination")
+        assert await invoked(destination, "IsOpen") == Variant(VarType.BOOL, 0)
+        await slot(destination, "IMSMQPrivateDestination", "Handle", "put", handle)
+        assert await slot(destination, "IMSMQPrivateDestination", "Handle") == handle
+        assert await slot(destination, "IMSMQDestination", "IsOpen") == -1
+        assert await invoked(destination, "IsOpen") == Variant(VarType.BOOL, 0xFFFF)
+        await queue.call("Close")
+        assert await slot(queue, "IMSMQQueue4", "IsOpen2") == 0
+        assert await invoked(queue, "IsOpen2") == Variant(VarType.BOOL, 0)
 
-    run(scenario())
+    play(scenario)
 
 
 # Transactions ----------------------------------------------------------------------------------
@@ -360,87 +326,81 @@ def test_handles_are_of_64_bits_and_openness_is_a_boolean() -> None:
 
 @pytest.mark.spec("AC-3.9.4.2.1-01", "AC-3.9.4.3.1-01", "AC-3.9.4.3.1-02")
 def test_an_inner_transaction_is_an_unknown_and_init_new_takes_pointers_alone() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            dispenser = await program.create("MSMQTransactionDispenser")
-            begun = await dispenser.call("BeginTransaction")
-            inner = await slot(begun, "IMSMQTransaction3", "ITransaction")
-            assert inner.vt == VarType.UNKNOWN
-            none = write_objref(dispenser.ref)
-            for wrong in (
-                Variant(VarType.I4, 1),
-                Variant(VarType.I8, 1),
-                Variant(VarType.BSTR, "1"),
-                Variant(VarType.R8, 1.0),
-                Variant(VarType.BOOL, 0xFFFF),
-                Variant(),
-                Variant(VarType.NULL),
-                OMITTED,
-                array_of(VarType.UI1, inner.value),
-                Variant(VarType.UNKNOWN, None),
-                Variant(VarType.DISPATCH, none),
-                Variant(VarType.DISPATCH, write_objref(begun.ref)),
-            ):
+    async def scenario(program: Program) -> None:
+        dispenser = await program.create("MSMQTransactionDispenser")
+        begun = await dispenser.call("BeginTransaction")
+        inner = await slot(begun, "IMSMQTransaction3", "ITransaction")
+        assert inner.vt == VarType.UNKNOWN
+        none = write_objref(dispenser.ref)
+        for wrong in (
+            Variant(VarType.I4, 1),
+            Variant(VarType.I8, 1),
+            Variant(VarType.BSTR, "1"),
+            Variant(VarType.R8, 1.0),
+            Variant(VarType.BOOL, 0xFFFF),
+            Variant(),
+            Variant(VarType.NULL),
+            OMITTED,
+            array_of(VarType.UI1, inner.value),
+            Variant(VarType.UNKNOWN, None),
+            Variant(VarType.DISPATCH, none),
+            Variant(VarType.DISPATCH, write_objref(begun.ref)),
+        ):
+            empty = await program.create("MSMQTransaction")
+            with pytest.raises(ComError) as refused:
+                await slot(empty, "IMSMQTransaction2", "InitNew", "method", wrong)
+            assert refused.value.status == Hresult.E_INVALIDARG, wrong
+            found = await slot(empty, "IMSMQTransaction3", "ITransaction")
+            assert found == Variant(), "still none"
+        for vartype in (VarType.UNKNOWN, VarType.DISPATCH):
+            for by in (0, BYREF):
+                given = Variant(by | vartype, inner.value)
                 empty = await program.create("MSMQTransaction")
-                with pytest.raises(ComError) as refused:
-                    await slot(empty, "IMSMQTransaction2", "InitNew", "method", wrong)
-                assert refused.value.status == Hresult.E_INVALIDARG, wrong
+                await slot(empty, "IMSMQTransaction2", "InitNew", "method", given)
                 found = await slot(empty, "IMSMQTransaction3", "ITransaction")
-                assert found == Variant(), "still none"
-            for vartype in (VarType.UNKNOWN, VarType.DISPATCH):
-                for by in (0, BYREF):
-                    given = Variant(by | vartype, inner.value)
-                    empty = await program.create("MSMQTransaction")
-                    await slot(empty, "IMSMQTransaction2", "InitNew", "method", given)
-                    found = await slot(empty, "IMSMQTransaction3", "ITransaction")
-                    assert found.vt == VarType.UNKNOWN
-                    assert parse_objref(found.value).oid == parse_objref(inner.value).oid  # type: ignore[union-attr]
-            await begun.call("Abort")
-            program.close()
+                assert found.vt == VarType.UNKNOWN
+                assert pointed(found.value).oid == pointed(inner.value).oid
+        await begun.call("Abort")
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("AC-3.11.4-10", "AC-3.17.4.1.48-04", "AC-3.17.4.1.48-11")
 def test_no_transaction_and_none_given_and_each_number() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            exact = r".\private$\exact"
-            await (await program.queue_info()).call("Create")
-            await (await program.queue_info(exact)).call("Create", True)
-            single = Variant(VarType.I4, 3)
-            # A transactional queue takes what is sent in a transaction. MTS and XA are those of the
-            # context, which has none (AC-A21).
-            outside = [
-                Variant(VarType.DISPATCH, None),
-                OMITTED,
-                *(Variant(VarType.I4, number) for number in (0, 1, 2)),
-            ]
-            for given in outside:
-                with pytest.raises(ComError) as refused:
-                    await program.send("body", "", exact, given)
-                assert refused.value.status == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
-                await program.send("body", "", PRIVATE, given)
-            dispenser = await program.create("MSMQTransactionDispenser")
-            transaction = await dispenser.call("BeginTransaction")
-            await program.send("first", "", exact, transaction)
-            await transaction.call("Commit")
-            await program.send("alone", "", exact, single)
-            queue = await program.opened(RECEIVE, exact)
-            message = await queue.call("Receive", Variant(VarType.DISPATCH, None))
-            assert await message.get("Body") == "first"
-            assert await message.get("IsFirstInTransaction2") is True
-            message = await queue.call("Receive", OMITTED)
-            assert await message.get("Body") == "alone"
-            plain = await program.opened(RECEIVE)
-            for _ in outside:
-                message = await plain.call("Receive", ReceiveTimeout=0)
-                assert await message.get("IsFirstInTransaction2") is False
-            program.close()
+    async def scenario(program: Program) -> None:
+        exact = r".\private$\exact"
+        await program.new_queue()
+        await program.new_queue(exact, transactional=True)
+        single = Variant(VarType.I4, 3)
+        # A transactional queue takes what is sent in a transaction. MTS and XA are those of the
+        # context, which has none (AC-A21).
+        outside = [
+            Variant(VarType.DISPATCH, None),
+            OMITTED,
+            *(Variant(VarType.I4, number) for number in (0, 1, 2)),
+        ]
+        for given in outside:
+            with pytest.raises(ComError) as refused:
+                await program.send("body", "", exact, given)
+            assert refused.value.status == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+            await program.send("body", "", PRIVATE, given)
+        dispenser = await program.create("MSMQTransactionDispenser")
+        transaction = await dispenser.call("BeginTransaction")
+        await program.send("first", "", exact, transaction)
+        await transaction.call("Commit")
+        await program.send("alone", "", exact, single)
+        queue = await program.opened(RECEIVE, exact)
+        message = await queue.call("Receive", Variant(VarType.DISPATCH, None))
+        assert await message.get("Body") == "first"
+        assert await message.get("IsFirstInTransaction2") is True
+        message = await queue.call("Receive", OMITTED)
+        assert await message.get("Body") == "alone"
+        plain = await program.opened(RECEIVE)
+        for _ in outside:
+            message = await plain.call("Receive", ReceiveTimeout=0)
+            assert await message.get("IsFirstInTransaction2") is False
 
-    run(scenario())
+    play(scenario)
 
 
 # Messages --------------------------------------------------------------------------------------
@@ -476,32 +436,29 @@ NO_BODIES = [
 
 @pytest.mark.spec("AC-3.17.4.1.21-01", "AC-3.17.4.1.22-01", "AC-3.17.4.1.22-02")
 def test_a_body_has_the_type_that_it_was_put_with() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            await (await program.queue_info()).call("Create")
-            sender, queue = await program.opened(SEND), await program.opened(RECEIVE)
-            for body in BODIES:
-                message = await program.create("MSMQMessage")
-                await slot(message, "IMSMQMessage4", "Body", "put", body)
-                for refused in NO_BODIES:
-                    with pytest.raises(ComError) as invalid:
-                        await slot(message, "IMSMQMessage4", "Body", "put", refused)
-                    assert invalid.value.status == Hresult.E_INVALIDARG, refused
-                for vartype in (VarType.UNKNOWN, VarType.DISPATCH):
-                    with pytest.raises(ComError) as invalid:
-                        await message.put("Body", Variant(vartype, write_objref(sender.ref)))
-                    assert invalid.value.status == Hresult.E_INVALIDARG, "AC-A57"
-                assert same(await slot(message, "IMSMQMessage4", "Body"), body), "unchanged"
-                await message.call("Send", sender)
-                found = await queue.call("Receive", ReceiveTimeout=0)
-                assert same(await slot(found, "IMSMQMessage4", "Body"), body)
-                # The default member: DISPID 0.
-                result, *_ = await found.invoke(0, GET, arguments_of([]))
-                assert same(result, body)
-            program.close()
+    async def scenario(program: Program) -> None:
+        await program.new_queue()
+        sender, queue = await program.opened(SEND), await program.opened(RECEIVE)
+        for body in BODIES:
+            message = await program.create("MSMQMessage")
+            await slot(message, "IMSMQMessage4", "Body", "put", body)
+            for refused in NO_BODIES:
+                with pytest.raises(ComError) as invalid:
+                    await slot(message, "IMSMQMessage4", "Body", "put", refused)
+                assert invalid.value.status == Hresult.E_INVALIDARG, refused
+            for vartype in (VarType.UNKNOWN, VarType.DISPATCH):
+                with pytest.raises(ComError) as invalid:
+                    await message.put("Body", Variant(vartype, write_objref(sender.ref)))
+                assert invalid.value.status == Hresult.E_INVALIDARG, "AC-A57"
+            assert same(await slot(message, "IMSMQMessage4", "Body"), body), "unchanged"
+            await message.call("Send", sender)
+            found = await queue.call("Receive", ReceiveTimeout=0)
+            assert same(await slot(found, "IMSMQMessage4", "Body"), body)
+            # The default member: DISPID 0.
+            result, *_ = await found.invoke(0, GET, arguments_of([]))
+            assert same(result, body)
 
-    run(scenario())
+    play(scenario)
 
 
 def same(found: Variant, wanted: Variant) -> bool:
@@ -512,55 +469,49 @@ def same(found: Variant, wanted: Variant) -> bool:
 
 @pytest.mark.spec("AC-3.17.4.1.27-01")
 def test_a_correlation_is_an_array_of_bytes() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            message = await program.create("MSMQMessage")
-            correlation = array_of(VarType.UI1, bytes(range(20)))
-            await slot(message, "IMSMQMessage4", "CorrelationId", "put", correlation)
-            for wrong in (
-                Variant(VarType.BSTR, "x" * 20),
-                Variant(VarType.I4, 20),
-                array_of(VarType.I4, [1] * 20),
-            ):
-                with pytest.raises(ComError):
-                    await slot(message, "IMSMQMessage4", "CorrelationId", "put", wrong)
-            found = await slot(message, "IMSMQMessage4", "CorrelationId")
-            assert found.vt == BYTES
-            assert found.value.items == bytes(range(20))
-            program.close()
+    async def scenario(program: Program) -> None:
+        message = await program.create("MSMQMessage")
+        correlation = array_of(VarType.UI1, bytes(range(20)))
+        await slot(message, "IMSMQMessage4", "CorrelationId", "put", correlation)
+        for wrong in (
+            Variant(VarType.BSTR, "x" * 20),
+            Variant(VarType.I4, 20),
+            array_of(VarType.I4, [1] * 20),
+        ):
+            with pytest.raises(ComError):
+                await slot(message, "IMSMQMessage4", "CorrelationId", "put", wrong)
+        found = await slot(message, "IMSMQMessage4", "CorrelationId")
+        assert found.vt == BYTES
+        assert found.value.items == bytes(range(20))
 
-    run(scenario())
+    play(scenario)
 
 
 @pytest.mark.spec("AC-3.13.4.1.3-10")
 def test_terms_of_a_query_of_other_types_are_errors() -> None:
-    async def scenario() -> None:
-        async with dcom_world() as world:
-            program = await world.program()
-            query = await program.create("MSMQQuery")
-            label = Variant(VarType.BSTR, "5")
-            for name in ("LookupQueue", "LookupQueue_v2"):
-                for terms in (
-                    {"QueueGuid": Variant(VarType.I4, 5)},
-                    {"QueueGuid": array_of(VarType.UI1, bytes(16))},
-                    {"ServiceTypeGuid": Variant(VarType.R8, 1.5)},
-                    {"Label": Variant(VarType.I4, 5)},
-                    {"Label": array_of(VarType.UI1, b"5")},
-                    {"CreateTime": Variant(VarType.BSTR, "today")},
-                    {"CreateTime": Variant(VarType.I4, 5)},
-                    {"ModifyTime": Variant(VarType.BOOL, 0xFFFF)},
-                    {"Label": label, "RelLabel": Variant(VarType.BSTR, "equal")},
-                    {
-                        "Label": label,
-                        "RelLabel": Variant(VarType.DISPATCH, write_objref(query.ref)),
-                    },
-                ):
-                    with pytest.raises(ComError):
-                        await query.call(name, **terms)
-                assert isinstance(await query.call(name, Label=label), Late)
-            with pytest.raises(ComError):
-                await query.call("LookupQueue", MulticastAddress=Variant(VarType.I4, 5))
-            program.close()
+    async def scenario(program: Program) -> None:
+        query = await program.create("MSMQQuery")
+        label = Variant(VarType.BSTR, "5")
+        for name in ("LookupQueue", "LookupQueue_v2"):
+            for terms in (
+                {"QueueGuid": Variant(VarType.I4, 5)},
+                {"QueueGuid": array_of(VarType.UI1, bytes(16))},
+                {"ServiceTypeGuid": Variant(VarType.R8, 1.5)},
+                {"Label": Variant(VarType.I4, 5)},
+                {"Label": array_of(VarType.UI1, b"5")},
+                {"CreateTime": Variant(VarType.BSTR, "today")},
+                {"CreateTime": Variant(VarType.I4, 5)},
+                {"ModifyTime": Variant(VarType.BOOL, 0xFFFF)},
+                {"Label": label, "RelLabel": Variant(VarType.BSTR, "equal")},
+                {
+                    "Label": label,
+                    "RelLabel": Variant(VarType.DISPATCH, write_objref(query.ref)),
+                },
+            ):
+                with pytest.raises(ComError):
+                    await query.call(name, **terms)
+            assert isinstance(await query.call(name, Label=label), Late)
+        with pytest.raises(ComError):
+            await query.call("LookupQueue", MulticastAddress=Variant(VarType.I4, 5))
 
-    run(scenario())
+    play(scenario)
