@@ -12,6 +12,7 @@ from typing import Any, Final
 from qm.node.config.schema import MAPPER_PORT
 from qm.rpc.client import RpcClient, RpcFailed
 from qm.rpc.dcom.automation.dispatch import DISPID_PROPERTYPUT, IDISPATCH, Arguments, InvokeFlag
+from qm.rpc.dcom.automation.type_interfaces import ITYPECOMP, ITYPEINFO, ITYPELIB
 from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.client import Logon, Server
@@ -50,6 +51,7 @@ _COPIES: Final = {
     "invoke": 8,
     "values": 8,
     "mutated": 8,
+    "types": 4,
     "strangers": 8,
     "hoard": 3,
     "pings": 8,
@@ -58,6 +60,8 @@ _COPIES: Final = {
 """Attackers of each kind."""
 _CALLS = 100
 """Of one attempt."""
+_ATTRIBUTES, _TYPE_INFO, _CONTAINER = 3, 4, 18
+_COMP, _FIND, _BIND = 8, 11, 3
 _FLAGS = (*InvokeFlag, 0, 3, 12, 0x000F_000F, 0xFFFF_FFFF)
 _MAX = 0xFFFF_FFFF
 _WAITING = 300
@@ -191,6 +195,37 @@ class _Attacker:
                 await objects.raw(ref.ipid, IDISPATCH, _INVOKE, stub)
                 self._count(1)
 
+    async def _types(self, number: int) -> None:
+        """Type information of any place, number and name, and stubs that are no questions."""
+        chance = self._chance
+        name = chance.choice([one.name for one in definitions().coclasses])
+        async with self._server(number) as objects:
+            ref = await objects.create(name)
+            info = await objects.pointer(ref, IDISPATCH, _TYPE_INFO, [0, 0])
+            library = await objects.pointer(info, ITYPEINFO, _CONTAINER, [])
+            comp = await objects.pointer(library, ITYPELIB, _COMP, [])
+            places = ((info, ITYPEINFO), (library, ITYPELIB), (comp, ITYPECOMP))
+            names = ("Label", "msmqqueue", "\u0130", "x" * 256, "", "MQACCESS")
+            for _ in range(_CALLS):
+                at, interface = chance.choice(places)
+                opnum = chance.choice(list(interface.operations))
+                word = chance.choice(
+                    (chance.randbytes(4), b"\xff" * 4, bytes([chance.randrange(99), 0, 0, 0]))
+                )
+                stub = objects.this() + word * chance.randrange(10)
+                status = await objects.raw(at.ipid, interface, opnum, stub)
+                expect(status != Hresult.E_UNEXPECTED, f"{interface.name} {opnum}: {status:08X}")
+                given = [
+                    chance.choice(names),
+                    chance.getrandbits(32),
+                    chance.choice((0, 1, 0xFFFF)),
+                ]
+                await objects.ask(library, ITYPELIB, _FIND, given)
+                await objects.ask(comp, ITYPECOMP, _BIND, given)
+                self._count(3)
+            status = await objects.raw(info.ipid, ITYPEINFO, _ATTRIBUTES, objects.this())
+            expect(not status, f"the type's attributes: {status:08X}")
+
     async def _strangers(self, number: int) -> None:
         """Activations without logging on, with a wrong password or too little protection, and
         with properties that are none.
@@ -304,6 +339,10 @@ class _Objects:
         except Fault as fault:
             return [fault.status]
 
+    async def ask(self, of: Objref, interface: Interface, opnum: int, values: Any) -> None:
+        """Make a call; the references that it gives stay the caller's. Raises RpcFailed."""
+        await self._settled(of.ipid, interface, opnum, values)
+
     async def rem_unknown(self, opnum: int, values: Any) -> int:
         """Call IRemUnknown; return the status."""
         found = await self._settled(self.server.ipid_rem_unknown, IREMUNKNOWN, opnum, values)
@@ -313,6 +352,14 @@ class _Objects:
         """Invoke; return the status."""
         values = [dispid, NULL, 0x409, flags, arguments, 0, [], []]
         return int((await self._settled(ipid, IDISPATCH, _INVOKE, values))[-1])
+
+    async def pointer(self, of: Objref, interface: Interface, opnum: int, values: Any) -> Objref:
+        """Return the interface that a call gives first. Raises Fault, RpcFailed."""
+        raw, *_ = await self.server.call(of.ipid, interface, opnum, values, _ANSWER_S)
+        found = parse_objref(raw)
+        assert isinstance(found, Objref)
+        self.refs.append(found)
+        return found
 
     async def raw(self, ipid: bytes, interface: Interface, opnum: int, stub: bytes) -> int:
         """Make a call with a stub; return the status. Raises RpcFailed."""

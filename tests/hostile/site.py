@@ -17,7 +17,6 @@ from typing_extensions import override
 from qm.api.gate.identity import Role
 from qm.client.calls import Calls
 from qm.drill.targets.namespace_target import NamespaceTarget
-from qm.node.dev.layout import DevNode
 from qm.node.upkeep.pki import PEERS_FOLDER, create_authority, issue
 from qm.pb import control_pb2
 from qm.rpc.security.ntlm_keys import nt_hash
@@ -66,15 +65,13 @@ class Site(NamespaceTarget):
         key.rename(pki / f"{FOREIGN}.key")
 
     @override
-    def _configure(self, node: DevNode) -> None:
-        """Serve RPC and objects, to accounts that attackers have."""
-        super()._configure(node)
+    def _rpc_section(self) -> str:
+        """Serve objects, too, to accounts that attackers have, at the ports that they know."""
         users = self._layout.folder / "users.toml"
         hash_ = nt_hash(PASSWORD).hex()
         write_users(users, [User(user, hash_) for user in (USER, OTHER, HOARDER)])
         path = json.dumps(str(users.resolve()))
-        with self._layout.config(node.name).open("a", encoding="utf-8") as config:
-            config.write(f"\n[rpc]\nenabled = true\nobjects = true\nusers_file = {path}\n")
+        return f"\n[rpc]\nenabled = true\nobjects = true\nusers_file = {path}\n"
 
     def _on(self, host: str, *argv: str, text: str = "") -> None:
         command = self.spaces.command(host, *argv)

@@ -1,17 +1,20 @@
 """The attackers of `make hostile` do what they are meant to, and their verdict is strict."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from qm.api.gate.identity import Role
 from qm.api.gate.roles import RULES
+from qm.node.config.loading import load
 from qm.wire.packets.packet import parse_packet
 from tests.fuzz.invariants import check_packet, check_ping
 from tests.hostile.__main__ import Figures, broken, groups_of
 from tests.hostile.attack import CLASSES
 from tests.hostile.calls import ROLES, UNDECODABLE, body
 from tests.hostile.packets import acknowledgement, aimed, corpus, mutated, ping
+from tests.hostile.site import Site
 
 QUEUES = ["OS:host\\private$\\q"]
 SOUND: Figures = {
@@ -72,3 +75,12 @@ def test_classes_attack_alone_or_together() -> None:
     for text in ("nonsense", "fuzz_1801+", "fuzz_udp,fuzz_udp+byte_wise"):
         with pytest.raises(ValueError, match="class"):
             groups_of(text)
+
+
+def test_the_nodes_of_the_site_serve_objects(tmp_path: Path) -> None:
+    site = Site(tmp_path, print)
+    for node in site._layout.make(3, site._network):
+        site._configure(node)
+        config = load(site._layout.config(node.name))
+        assert config.rpc.objects
+        assert Path(config.rpc.users_file).is_file()

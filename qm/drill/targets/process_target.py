@@ -107,7 +107,11 @@ class ProcessTarget(LimitedTarget):
     def _configure(self, node: DevNode) -> None:
         """Add to a node's configuration what its place requires, and remote read for anybody."""
         with self._layout.config(node.name).open("a", encoding="utf-8") as config:
-            config.write(_RPC_SECTION)
+            config.write(self._rpc_section())
+
+    def _rpc_section(self) -> str:
+        """How nodes serve RPC."""
+        return _RPC_SECTION
 
     @property
     @override
