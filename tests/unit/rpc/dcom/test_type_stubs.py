@@ -27,6 +27,7 @@ from qm.rpc.dcom.automation.descriptions import (
     TypeVarType,
     VarDesc,
 )
+from qm.rpc.dcom.automation.type_interfaces import ITYPECOMP, ITYPEINFO2, ITYPELIB2
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, VarType
 from qm.rpc.dcom.mqac.type_library import library
@@ -215,3 +216,13 @@ def test_what_contradicts_itself_is_refused(kind: Type[Any], raw: str) -> None:
     with pytest.raises(BadStub):
         read(kind, bytes.fromhex(raw))
     assert read(TYPE_DESC, written(TYPE_DESC, nested(16))) == nested(16)
+
+
+@given(st.binary(max_size=120))
+def test_no_question_about_types_does_harm(raw: bytes) -> None:
+    for interface in (ITYPEINFO2, ITYPELIB2, ITYPECOMP):
+        for operation in interface.operations.values():
+            try:
+                operation.takes.unmarshal(raw)
+            except BadStub:
+                continue
