@@ -1,8 +1,10 @@
-"""Descriptions of types as bytes: layouts, round trips, bad input."""
+"""Descriptions of types as bytes: layouts, round trips, bad input; objects that lead to them."""
 
 from __future__ import annotations
 
 import struct
+from secrets import token_bytes
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,10 +32,19 @@ from qm.rpc.dcom.automation.descriptions import (
 from qm.rpc.dcom.automation.type_interfaces import ITYPECOMP, ITYPEINFO2, ITYPELIB2
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, VarType
+from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, UNPINGED_MAX_S
+from qm.rpc.dcom.mqac.classes import ObjectClasses
+from qm.rpc.dcom.mqac.exports import Exports
 from qm.rpc.dcom.mqac.type_library import library
+from qm.rpc.dcom.mqac.type_objects import TypeLib, TypeObjects
+from qm.rpc.dcom.runtime.exporter import Exporter, Owner
+from qm.rpc.dcom.runtime.identifiers import IID_ITYPELIB
 from qm.rpc.dcom.runtime.orpc import Listed
+from qm.rpc.dcom.runtime.places import Places
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import Arm, Type
+from tests.unit.rpc.dcom.scripts import pointed
 
 GUID = bytes(range(16))
 LONG, TEXT = TypeDesc(VarType.I4), TypeDesc(VarType.BSTR)
@@ -226,3 +237,40 @@ def test_no_question_about_types_does_harm(raw: bytes) -> None:
                 operation.takes.unmarshal(raw)
             except BadStub:
                 continue
+
+
+async def nothing(_: bytes, __: Any) -> Any:
+    raise AssertionError
+
+
+def test_each_type_is_one_object_of_a_caller_until_it_is_lost_and_counts_as_one() -> None:
+    clock, lost = [0.0], list[bool]()
+    exporter = Exporter(1, ObjectClasses(), lambda _, is_lost: lost.append(is_lost), token_bytes)
+    exports = Exports(exporter, Places((), lambda: 2103, lambda: clock[0]))
+    types = TypeObjects(exports, nothing)
+    alice, bob = Owner("alice", "10.0.0.1"), Owner("bob", "10.0.0.1")
+    calls: dict[Owner, Any] = {
+        owner: SimpleNamespace(
+            identity=SimpleNamespace(name=owner.name), address=owner.address, local=("vip", 135)
+        )
+        for owner in (alice, bob)
+    }
+
+    def all_of(owner: Owner) -> list[int]:
+        found = [types.info(calls[owner], one) for one in library().types]
+        return [pointed(raw).oid for raw in found if raw is not None]
+
+    first = all_of(alice)
+    assert all_of(alice) == first
+    assert not set(all_of(bob)) & set(first)
+    assert exporter.owned(alice) == exporter.owned(bob) == len(set(first)) == len(library().types)
+    clock[0] = UNPINGED_MAX_S + 1
+    assert exporter.sweep(clock[0]) == len(lost) == 2 * len(first)
+    assert all(lost)
+    assert not set(all_of(alice)) & set(first)
+    for _ in range(OBJECTS_PER_CALLER_MAX):
+        exports.pointer_to(calls[bob], TypeLib(None), IID_ITYPELIB)
+    with pytest.raises(ComError) as full:
+        types.lib(calls[bob])
+    assert full.value.status == Hresult.E_OUTOFMEMORY
+    assert types.lib(calls[alice])
