@@ -83,4 +83,5 @@ def test_the_nodes_of_the_site_serve_objects(tmp_path: Path) -> None:
         site._configure(node)
         config = load(site._layout.config(node.name))
         assert config.rpc.objects
-        assert Path(config.rpc.users_file).is_file()
+        assert config.rpc.users_file is not None
+        assert config.rpc.users_file.is_file()
