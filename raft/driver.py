@@ -39,6 +39,8 @@ from raft.types import (
     Configuration,
     Envelope,
     GroupId,
+    Heartbeat,
+    HeartbeatReply,
     NodeId,
     PeerState,
     Role,
@@ -50,11 +52,12 @@ logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 
+_SIGNS_OF_LIFE = frozenset({Heartbeat, HeartbeatReply})
+
 POLLS_PER_TURN_MAX = 4
 """After so many polls the sockets have their turn, however much there is to apply."""
-SLEEP_MAX_TICKS = 10
-"""The longest sleep. The core counts no more of one sleep towards an election, since the leader's
-messages may wait in the sockets meanwhile."""
+POSTPONED_MIN_S = 0.02
+"""A timer that would fire so much too early is set anew: a heartbeat before it made it needless."""
 EXIT_STATUS_FATAL = 74
 """EX_IOERR: the disk or the state machine can no longer be trusted."""
 OUTCOME_WAIT_MS = 5_000
@@ -346,7 +349,13 @@ class Driver(Generic[ResultT]):
     def _receive(self, envelopes: Sequence[Envelope]) -> None:
         self._count_ticks()
         self._replica.receive(envelopes)
-        self._schedule_turn()
+        is_sign_of_life = len(envelopes) == 1 and type(envelopes[0].body) in _SIGNS_OF_LIFE
+        if not is_sign_of_life or self._replica.is_behind or self._proposals:
+            self._schedule_turn()
+        elif self._replica.has_work():
+            self._turn()  # it only answers: a round of the loop would cost as much
+        else:
+            self._set_timer()
 
     def _peer(self, peer: NodeId, state: PeerState) -> None:
         self._count_ticks()
@@ -391,9 +400,10 @@ class Driver(Generic[ResultT]):
     def _turn(self) -> None:
         self._count_ticks()
         self._ask_reads()
-        proposals, replica = self._proposals, self._replica
+        proposals, replica, is_submitted = self._proposals, self._replica, False
         for _ in range(POLLS_PER_TURN_MAX):
-            proposals.submit(replica.propose, replica.term)
+            if not is_submitted:
+                proposals.submit(replica.propose, replica.term)
             if not replica.has_work():
                 break
             messages = replica.outgoing()
@@ -401,6 +411,7 @@ class Driver(Generic[ResultT]):
                 self._transport.send(messages)
             began = self._loop.time()
             step = replica.poll()
+            is_submitted = not step.results
             if step.results:
                 replica.pace.applied(len(step.results), self._loop.time() - began)
             self._take(step)
@@ -478,10 +489,9 @@ class Driver(Generic[ResultT]):
             self._replica.tick(ticks)
 
     def _set_timer(self) -> None:
-        due = min(self._replica.ticks_until_due(), SLEEP_MAX_TICKS)
-        at = self._ticks.due_s(due)
+        at = self._ticks.due_s(self._replica.ticks_until_due())
         if self._timer is not None:
-            if self._timer_at <= at:
+            if at - POSTPONED_MIN_S < self._timer_at <= at:
                 return
             self._timer.cancel()
         self._timer_at = at

@@ -171,7 +171,7 @@ class Replica(Generic[ResultT]):
     def tick(self, count: int = 1) -> None:
         """Note that `count` ticks (5 ms each) passed."""
         # As in the core: a process that was stopped first reads what waits in its sockets.
-        self._now += min(count, self._config.core.heartbeat_ticks)
+        self._now += min(count, self._config.core.ticks_at_once_max)
         self._core.tick(count)
         self._watch_disk()
         self._watch_applying()
@@ -185,7 +185,9 @@ class Replica(Generic[ResultT]):
 
     def ticks_until_due(self) -> int:
         """Return the number of ticks after which `tick` must be called at the latest."""
-        due = min(self._core.ticks_until_due(), self._compact_at - self._now)
+        core, is_syncing = self._config.core, self._sync is not None
+        most = core.heartbeat_ticks if is_syncing else core.ticks_at_once_max
+        due = min(self._core.ticks_until_due(), self._compact_at - self._now, most)
         if self._disk.is_full:
             due = min(due, self._disk.ticks_until_retry(self._now))
         return max(due, 1)
@@ -483,10 +485,9 @@ class Replica(Generic[ResultT]):
 
     def _watch_applying(self) -> None:
         """Hand over when this replica applies too slowly, if another one does better."""
-        core = self._core
-        self._applying.look(core.lags, self._now)
-        if self._applying.is_late and core.heir(in_time=True) is not None:
-            core.resign()
+        self._applying.look(self._core.lags, self._now)
+        if self._applying.is_late and self._core.heir(in_time=True) is not None:
+            self._core.resign()
 
     # Applying and reading
 

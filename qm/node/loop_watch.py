@@ -20,7 +20,7 @@ from qm.observe.logs import LimitedLog
 
 logger = logging.getLogger(__name__)
 
-BEAT_S: Final = 0.1
+BEAT_S: Final = 0.2
 """Period of a timer whose lateness is measured."""
 HELD_UP_S: Final = 0.3
 """Lateness that is written down: a follower waits about as long for its leader."""
@@ -63,11 +63,12 @@ class LoopWatch:
 
     def _look(self) -> None:
         """Look on, in a thread of its own."""
-        told_s = 0.0
-        while not self._is_over.wait(HELD_UP_S / 2):
+        told_s = left_s = 0.0
+        while not self._is_over.wait(left_s):
             due_s = self._beat_due_s
             late_s = monotonic() - due_s
-            if late_s > HELD_UP_S and due_s != told_s:
+            left_s = HELD_UP_S - late_s if late_s < HELD_UP_S else HELD_UP_S
+            if late_s >= HELD_UP_S and due_s != told_s:
                 told_s = due_s
                 cpu_s = time.clock_gettime(self._cpu_clock) - self._beat_cpu_s
                 self._log.warning(

@@ -111,6 +111,7 @@ class Service:
         self._metrics = metrics
         self._platform = platform
         self._is_stopping = False
+        self._phase_s = asyncio.get_running_loop().time()
         self.disk: Final = disk
         self.replicated: Final = self._open_replica(addresses, channels)
         self._announcer = Announcer(self.replicated, addresses, channels, config)
@@ -172,7 +173,9 @@ class Service:
             RelayedExporters(config.name, self.members.others, channels, metrics, time.monotonic),
             platform.bind,
         )
-        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
+        self._rounds = Rounds(
+            metrics.counter("quorate_duties_failed_total"), die, self.disk.full, self._phase_s
+        )
         self._archiving = self._new_archiving() if config.archive.url else None
         self._descriptors = Descriptors(metrics)
         ports = {config.api.port: API_LIMITS, config.raft.relay_port: RELAY_LIMITS}
@@ -220,6 +223,7 @@ class Service:
             scaled_away(self._config.kubernetes, self.members),
             self._metrics,
             self._die,
+            self._phase_s,
         )
 
     def _new_operations(self, channels: Channels) -> NodeOperations:
@@ -369,6 +373,7 @@ class Service:
             self._announcer.read()
             await self._announcer.refuse_second()
         self.replicated.listen(self._duties)
+        self.replicated.listen(self._rounds)
         self.replicated.listen(self.gauges)
         await self.replicated.start()
         self.replicated.listen(self._journal)
@@ -387,7 +392,13 @@ class Service:
         begin("state", housekeeping.LOOK_EVERY_S, self._look_at_state, is_durable=True)
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush, is_durable=True)
         begin("log", housekeeping.SHORTEN_EVERY_S, self._shorten_log, is_durable=True)
-        begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead, is_durable=True)
+        begin(
+            "bodies",
+            housekeeping.MOVE_EVERY_S,
+            keeping.move_ahead,
+            is_durable=True,
+            is_idle=keeping.has_moved_ahead,
+        )
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse, is_durable=True)
         begin("scrub", scrubber.STEP_EVERY_S, self.scrubber.step)
         begin("connections", CONNECTIONS_EVERY_S, self._grpc_guard.look)

@@ -88,10 +88,10 @@ class Core:
 
     def tick(self, count: int = 1) -> None:
         """Note that `count` ticks passed. A late caller may pass them all at once: no call advances
-        an election by more than a heartbeat interval, so that waiting messages are read first.
+        an election by more than `ticks_at_once_max`, so that waiting messages are read first.
         """
         state = self._state
-        count = min(count, state.config.heartbeat_ticks)
+        count = min(count, state.config.ticks_at_once_max)
         state.now += count
         leadership = self._leadership
         if leadership is not None:

@@ -62,6 +62,7 @@ class LeaderRole:
         "_front",
         "_heartbeat_elapsed",
         "_is_commit_held",
+        "_is_idle",
         "_state",
         "_transfer",
         "_unapplied",
@@ -85,6 +86,8 @@ class LeaderRole:
         self._front = Front(state.config.rear_ticks)
         self._transfer: tuple[NodeId, int] | None = None
         self._heartbeat_elapsed = 0
+        self._is_idle = False
+        """At the last round of heartbeats no follower needed anything, and nothing came since."""
         self._is_commit_held = False
         """More is on a majority than is committed: this node has to apply first."""
         self._unapplied = Backlog()
@@ -181,14 +184,17 @@ class LeaderRole:
 
     def tick(self, count: int) -> None:
         """Send heartbeats and check the quorum (thesis 6.2)."""
-        state, config = self._state, self._state.config
+        state = self._state
         if self._transfer is not None and state.now >= self._transfer[1]:
             self._transfer = None
         self._choose_front()
         self.needs_emit = self.needs_emit or self._front.has_put_off
         self._heartbeat_elapsed += count
-        if self._heartbeat_elapsed >= config.heartbeat_ticks:
-            self._heartbeat_elapsed = 0
+        if self._heartbeat_elapsed >= self._interval():
+            last_round, self._heartbeat_elapsed = state.now - self._heartbeat_elapsed, 0
+            self._is_idle = state.applied == state.log.last_index and all(
+                one.needs_nothing(state.applied, last_round) for one in self.progress.values()
+            )
             self._check_quorum()
             rollback.note_held(state, self.progress)
             for node, progress in self.progress.items():
@@ -200,7 +206,10 @@ class LeaderRole:
         """Return the number of ticks after which `tick` will have work."""
         if self._front.has_put_off:
             return 1
-        return max(self._state.config.heartbeat_ticks - self._heartbeat_elapsed, 1)
+        return max(self._interval() - self._heartbeat_elapsed, 1)
+
+    def _interval(self) -> int:
+        return self._state.config.heartbeat_interval(is_idle=self._is_idle)
 
     def peer(self, peer: NodeId, link: PeerState) -> None:
         """Note that a connection changed: messages under way are probably lost."""
@@ -212,6 +221,7 @@ class LeaderRole:
                 return
             # It may have crashed before it had installed what was sent.
             progress.snapshot_wait = 0
+        self._is_idle = False
         progress.has_told_applied = False
         progress.probe(progress.match + 1 if progress.match else progress.next)
         progress.is_paused = link is not PeerState.CONNECTED
@@ -304,7 +314,8 @@ class LeaderRole:
         progress.heard_at = state.now
         if applied is not None:
             progress.note_applied(applied)
-        self.needs_emit = True
+        if not progress.needs_nothing(state.log.last_index, NEVER):
+            self.needs_emit = True
         if read_context and self.reads.echoed(sender, read_context):
             self._confirm_reads()
         return progress
@@ -430,7 +441,9 @@ class LeaderRole:
             self._confirm_reads()
         is_term_durable = self._is_term_durable()
         for node, progress in self._front.before_rear(self.progress):
-            is_put_off = self._front.puts_off(node, progress, state.now) and not _is_large(shared)
+            is_put_off = self._front.puts_off(node, progress, state.now) and not any(
+                size >= LARGE_APPEND_BYTES for _, _, size in shared.values()
+            )
             if is_term_durable and not is_put_off:
                 self._feed(node, progress, shared)
             is_behind = progress.commit_told < min(state.commit, progress.match)
@@ -521,6 +534,7 @@ class LeaderRole:
         index = state.log.last_index + 1
         state.log.append((Entry(index, state.term, kind, data),))
         self.needs_emit = True
+        self._is_idle = False
         return index
 
     def _check_ready_to_write(self) -> None:
@@ -584,7 +598,3 @@ class LeaderRole:
             del self.progress[node]
         if self._transfer is not None and self._transfer[0] not in current.voters:
             self._transfer = None
-
-
-def _is_large(shared: _Shared) -> bool:
-    return any(size >= LARGE_APPEND_BYTES for _, _, size in shared.values())

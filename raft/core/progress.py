@@ -80,6 +80,11 @@ class Progress:
         """Return whether it answered within an election timeout."""
         return now - self.heard_at < election_ticks
 
+    def needs_nothing(self, last: int, since: int) -> bool:
+        """Return whether it has applied all there is, up to `last`, and was heard since then."""
+        is_told = self.applied == self.commit_told == self.match == last
+        return is_told and self.heard_at >= since and self.state is ProgressState.REPLICATE
+
     def note_applied(self, index: int) -> None:
         """Note what an answer says. Answers may overtake each other, but a process that starts
         again has applied less than the one before it.

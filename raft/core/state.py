@@ -26,6 +26,9 @@ class CoreConfig(msgspec.Struct, frozen=True):
     node: NodeId
     group: GroupId
     heartbeat_ticks: int = 10
+    idle_heartbeat_ticks: int = 20
+    """The same while there is nothing to replicate and every follower answers, since a heartbeat
+    wakes up all nodes. With `ticks_at_once_max` it stays well below election_ticks."""
     election_ticks: int = 80
     """A follower campaigns after election_ticks + random(election_ticks) without its leader."""
     campaign_ticks: int = 20
@@ -64,6 +67,17 @@ class CoreConfig(msgspec.Struct, frozen=True):
     """Linearizable reads that wait for their index, for each replica that asked."""
     snapshot_wait_ticks: int = 24_000
     """How long a follower may take to install a snapshot before another one is sent."""
+
+    def heartbeat_interval(self, *, is_idle: bool) -> int:
+        """Return the ticks between two rounds of heartbeats."""
+        return self.idle_heartbeat_ticks if is_idle else self.heartbeat_ticks
+
+    @property
+    def ticks_at_once_max(self) -> int:
+        """How many ticks count at once: a follower that hears heartbeats in time need not wake up
+        between them.
+        """
+        return self.idle_heartbeat_ticks * 3 // 2
 
 
 class Counters(msgspec.Struct):

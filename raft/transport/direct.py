@@ -135,6 +135,14 @@ class FrameConnection(asyncio.Protocol):
         if self._room is not None:
             await self._room
 
+    def write_now(self, frame: bytes) -> bool:
+        """Write a frame; return False, having done nothing, if `write` would wait or raise."""
+        transport = self.transport
+        if self._room is not None or transport is None or transport.is_closing():
+            return False
+        transport.writelines((_LENGTH.pack(len(frame)), frame))
+        return True
+
     async def leave(self) -> None:
         """Close the connection once everything is written."""
         if self.transport is not None:

@@ -218,6 +218,7 @@ def _stream(connection: FrameConnection, *, is_dialed: bool) -> Stream:
         connection.abort,
         is_dialed=is_dialed,
         run=connection.run,
+        write_now=connection.write_now,
     )
 
 

@@ -145,6 +145,7 @@ class Host:
             node=self.node,
             group=GROUP,
             heartbeat_ticks=knobs.heartbeat_ticks,
+            idle_heartbeat_ticks=knobs.heartbeat_ticks * 3 // 2,
             election_ticks=knobs.election_ticks,
             commit_stride_entries=knobs.commit_stride_entries,
             append_bytes_max=knobs.append_bytes_max,
@@ -517,7 +518,7 @@ class Host:
 
     def _plan_tick(self, replica: Replica[Results]) -> None:
         """Sleep no longer than the core counts at once, as the product's driver does."""
-        due = min(max(1, replica.ticks_until_due()), self.world.knobs.heartbeat_ticks)
+        due = replica.ticks_until_due()
         at_us = self._ticked_us + due * self.tick_us
         if self._tick_at_us <= self.world.now_us or at_us < self._tick_at_us:
             self._tick_at_us = max(at_us, self.world.now_us + 1)

@@ -26,7 +26,7 @@ from qm.node.leader.message_policy import LOOK_EVERY_S as POLICY_EVERY_S
 from qm.node.leader.message_policy import MessagePolicy
 from qm.node.leader.peer_bindings import LOOK_EVERY_S as BINDINGS_EVERY_S
 from qm.node.leader.peer_bindings import PeerBindings
-from qm.node.leader.periodic import Rounds
+from qm.node.leader.periodic import DOZE_MAX_S, Rounds
 from qm.node.leader.removed_pods import LOOK_EVERY_S as SCALED_AWAY_EVERY_S
 from qm.node.leader.removed_pods import ScaledAway
 from qm.node.leader.timekeeping import STEER_EVERY_S, Timekeeper
@@ -39,8 +39,11 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.1
 """How late a deadline is noticed at most."""
+LOOK_AHEAD_MS: Final = 2_000
+"""If nothing becomes due so soon, deadlines are not looked for again before an entry is applied."""
 TICK_EVERY_MS: Final = 5_000
 """Cluster time in the state advances at least this often."""
+assert LOOK_AHEAD_MS > 1_000 * DOZE_MAX_S
 DEADLINES_AT_ONCE: Final = 64
 """Each may leave a dead letter and an acknowledgement, and other entries wait meanwhile."""
 PURGES_TOGETHER_MAX: Final = 16
@@ -66,8 +69,9 @@ class Duties(ClusterListener):
         scaled_away: ScaledAway | None,
         metrics: Metrics,
         die: Callable[[str], None] = end_process,
+        phase_s: float = 0.0,
     ) -> None:
-        """`scaled_away`: given where members are pods."""
+        """`scaled_away`: given where members are pods; `phase_s`: of `Rounds`."""
         self._cluster = cluster
         self._timekeeper = timekeeper
         self._auditor = auditor
@@ -78,18 +82,23 @@ class Duties(ClusterListener):
         self._policy = policy
         self._publication = publication
         self._scaled_away = scaled_away
-        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die)
+        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, phase_s=phase_s)
         self._ticked_ms = 0
         """Cluster time of the last ClockTick, which handled everything that was due before."""
+        self._has_news = True
+        """An entry was applied since deadlines were looked for."""
+        self._is_nothing_due = self._is_nothing_purged = False
         self._is_active = False
 
     @override
     def on_applied(self, applied: Applied) -> None:
-        pass
+        self._has_news = True
+        self._rounds.on_applied(applied)
 
     @override
     def on_restored(self, index: int) -> None:
-        pass
+        self._has_news = True
+        self._rounds.on_restored(index)
 
     @override
     def on_leadership(self, leadership: Leadership) -> None:
@@ -102,9 +111,10 @@ class Duties(ClusterListener):
 
     def _begin(self) -> None:
         self._ticked_ms = 0
+        self._is_nothing_due = self._is_nothing_purged = False
         begin = self._rounds.begin
-        begin("expiry", LOOK_EVERY_S, self._tick)
-        begin("purging", LOOK_EVERY_S, self._purge)
+        begin("expiry", LOOK_EVERY_S, self._tick, is_idle=lambda: self._is_nothing_due)
+        begin("purging", LOOK_EVERY_S, self._purge, is_idle=lambda: self._is_nothing_purged)
         begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
         begin("apply version", VERSIONS_EVERY_S, self._versions.look)
         begin("bindings", BINDINGS_EVERY_S, self._bindings.look)
@@ -125,7 +135,11 @@ class Duties(ClusterListener):
     async def _tick(self) -> None:
         """Expire what is due, step by step."""
         now, ticked = self._cluster.now_ms(), self._ticked_ms
+        has_news, self._has_news, self._is_nothing_due = self._has_news, False, False
         if now - ticked < TICK_EVERY_MS and not is_due(self._cluster.view, ticked, now):
+            soon = now + LOOK_AHEAD_MS
+            if not has_news and soon - ticked < TICK_EVERY_MS:
+                self._is_nothing_due = not is_due(self._cluster.view, now, soon)
             return
         is_left = True
         while is_left:
@@ -135,6 +149,7 @@ class Duties(ClusterListener):
 
     async def _purge(self) -> None:
         """Settle hidden positions, a step of each queue in turn."""
+        self._is_nothing_purged = False
         while queue_ids := purging_queue_ids(self._cluster.view, PURGES_TOGETHER_MAX):
             count = STEP_POSITIONS_MAX // len(queue_ids)
             outcomes = await self._cluster.propose(
@@ -142,3 +157,4 @@ class Duties(ClusterListener):
             )
             if all(outcome.status for outcome in outcomes):
                 raise RuntimeError(f"purges of {queue_ids} are refused: {outcomes[0].status:#x}")
+        self._is_nothing_purged = True

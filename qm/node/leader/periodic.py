@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from math import floor
 from typing import Final
 
 from prometheus_client import Counter
+from typing_extensions import override
 
-from qm.cluster.cluster import OutcomeUnknown, Unavailable
+from qm.cluster.cluster import ClusterListener, Leadership, OutcomeUnknown, Unavailable
+from qm.model.values.effects import Applied
 from qm.observe.logs import LimitedLog
 from raft.cancellation import raise_if_cancelled
 from raft.driver import end_process
@@ -18,24 +21,35 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 0.5
 """Pause before the next run, after one that failed."""
+DOZE_S: Final = 1.0
+"""Period of work that has nothing to do."""
+DOZE_MAX_S: Final = 1.5 * DOZE_S
 
 
-class Rounds:
-    """Tasks that each repeat one piece of work until they are stopped."""
+class Rounds(ClusterListener):
+    """Tasks that each repeat one piece of work until they are stopped.
+
+    What is due at about the same time begins together, so that an idle process seldom wakes up.
+    """
 
     def __init__(
         self,
         failures: Counter,
         die: Callable[[str], None] = end_process,
         on_full: Callable[[], None] = lambda: None,
+        phase_s: float = 0.0,
     ) -> None:
         """`failures` is labelled by the work that failed. `die` ends the process; `on_full` is
-        called when durable work found no space.
+        called when durable work found no space. Loop times at which something begins are whole
+        periods after `phase_s`.
         """
         self._failures = failures
         self._die = die
         self._on_full = on_full
-        self._log = LimitedLog(logger, asyncio.get_running_loop().time)
+        self._phase_s = phase_s
+        self._loop = asyncio.get_running_loop()
+        self._log = LimitedLog(logger, self._loop.time)
+        self._dozing: set[asyncio.Future[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(
@@ -46,14 +60,18 @@ class Rounds:
         *,
         first_after_s: float = 0.0,
         is_durable: bool = False,
+        is_idle: Callable[[], bool] | None = None,
     ) -> None:
-        """Do `work` every `period_s` seconds, counted from its end.
+        """Do `work` every `period_s` seconds, not sooner than half of that after its end.
 
-        `is_durable`: it writes what must survive a crash. Then only a lack of space or of
-        descriptors is tried again: any other error ends the process, since what is in memory may
-        not be on the disk.
+        `is_idle` is asked after each run: if there will be nothing to do within DOZE_MAX_S unless
+        an entry is applied, the next run waits for one, or for about DOZE_S. `is_durable`: it
+        writes what must survive a crash. Then only a lack of space or of descriptors is tried
+        again: any other error ends the process, since what is in memory may not be on the disk.
         """
-        repeated = self._repeat(name, period_s, work, first_after_s, is_durable=is_durable)
+        repeated = self._repeat(
+            name, period_s, work, first_after_s, is_durable=is_durable, is_idle=is_idle
+        )
         task = asyncio.create_task(repeated, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
@@ -72,6 +90,7 @@ class Rounds:
         first_after_s: float,
         *,
         is_durable: bool,
+        is_idle: Callable[[], bool] | None,
     ) -> None:
         await asyncio.sleep(first_after_s)
         while True:
@@ -100,7 +119,50 @@ class Rounds:
                     raise
                 self._failed(name, error)
                 await asyncio.sleep(PATIENCE_S)
-            await asyncio.sleep(period_s)
+            if is_idle is not None and is_idle():
+                if not await self._doze():
+                    continue
+                await asyncio.sleep(self._left_s(period_s))
+            else:
+                await asyncio.sleep(self._left_s(period_s, period_s / 2))
+
+    def _left_s(self, period_s: float, least_s: float = 0.0) -> float:
+        """Return how long it is, `least_s` at least, until whole periods will have passed."""
+        passed_s = self._loop.time() - self._phase_s
+        return (floor((passed_s + least_s) / period_s) + 1) * period_s - passed_s
+
+    async def _doze(self) -> bool:
+        """Wait until it is time, or there may be something to do; return whether it is that."""
+        doze = self._loop.create_future()
+        self._dozing.add(doze)
+        try:
+            await asyncio.wait((doze,), timeout=self._left_s(DOZE_S, DOZE_S / 2))
+        finally:
+            self._dozing.discard(doze)
+        return doze.done()
+
+    def wake(self) -> None:
+        """There may be something to do for what was idle."""
+        for doze in self._dozing:
+            if not doze.done():
+                doze.set_result(None)
+
+    # ClusterListener
+
+    @override
+    def on_applied(self, applied: Applied) -> None:
+        del applied
+        if self._dozing:
+            self.wake()
+
+    @override
+    def on_restored(self, index: int) -> None:
+        del index
+        self.wake()
+
+    @override
+    def on_leadership(self, leadership: Leadership) -> None:
+        pass
 
     def _failed(self, name: str, error: BaseException) -> None:
         self._failures.labels(work=name).inc()

@@ -19,8 +19,10 @@ logger = logging.getLogger(__name__)
 
 STEER_EVERY_S: Final = 10.0
 WATCH_EVERY_S: Final = 1.0
+READ_EVERY_MS: Final = 1_500
+"""`watch` asks the other members in every second of its rounds: each call wakes two nodes up."""
 READING_MAX_AGE_MS: Final = 3_000
-"""Several rounds of `watch`: a term begins at what the clocks showed lately, not long ago."""
+"""More than two rounds of `watch`: a term begins at what the clocks showed lately, not long ago."""
 ROUND_TRIP_MAX_MS: Final = 400
 """An answer that took longer is not used: the clock was read at any moment of that time, so half of
 it bounds the error."""
@@ -55,6 +57,7 @@ class Timekeeper:
         self._unread = metrics.counter("quorate_clock_unread_terms_total")
         self._readings: dict[str, ClockReading] = {}
         """The last useful answer of each member."""
+        self._read_at_ms = self._monotonic_ms()
         self._difference_ms = wall_ms() - self._monotonic_ms()
 
     async def before_leading(self) -> None:
@@ -98,6 +101,7 @@ class Timekeeper:
             self._clock.steer(walls)
 
     async def _read(self, enough: int) -> None:
+        self._read_at_ms = self._monotonic_ms()
         readings = await self._peers.read_clocks(enough)
         self._readings |= {
             name: reading
@@ -130,7 +134,9 @@ class Timekeeper:
             logger.warning("%s", text)
             self._on_step(text)
         self._offset.set((wall_ms() - self._clock.now_ms()) / 1000)
-        await self._read(self._peers.count())
+        now_ms = self._monotonic_ms()
+        if now_ms - self._read_at_ms >= READ_EVERY_MS or len(self._walls()) < self._peers.count():
+            await self._read(self._peers.count())
 
     def _monotonic_ms(self) -> int:
         return self._monotonic_ns() // 1_000_000

@@ -68,7 +68,7 @@ class Channels:
         """`address_of`: name of a node -> `host:port` of its relay endpoint, if known."""
         self._identity = identity
         self._address_of = address_of
-        self._channels: dict[tuple[str, str], Any] = {}
+        self._channels: dict[tuple[str, str], tuple[Any, RelayAsyncStub]] = {}
 
     async def stub(self, node: str, address: str | None = None) -> "RelayAsyncStub":
         """Return a connected stub, for a certain address if one is given.
@@ -78,7 +78,7 @@ class Channels:
         address = address or self._address_of(node)
         if address is None:
             raise Unreachable(f"the address of {node} is not known")
-        channel = self._channel(node, address)
+        channel, stub = self._channel(node, address)
         try:
             async with asyncio.timeout(READY_TIMEOUT_MS / 1000):
                 await channel.channel_ready()
@@ -87,20 +87,20 @@ class Channels:
             if self._channels.pop((node, address), None) is not None:
                 await channel.close(None)
             raise Unreachable(f"{node} does not answer at {address}") from error
-        stub: RelayAsyncStub = RelayStub(channel)
         return stub
 
-    def _channel(self, node: str, address: str) -> Any:
-        channel = self._channels.get((node, address))
-        if channel is None:
+    def _channel(self, node: str, address: str) -> "tuple[Any, RelayAsyncStub]":
+        known = self._channels.get((node, address))
+        if known is None:
             options = (*_CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", node))
             channel = grpc.aio.secure_channel(
                 address, self._identity.channel_credentials(), options=options
             )
-            self._channels[node, address] = channel
-        return channel
+            # A stub of its own for each call would make an object for every method.
+            known = self._channels[node, address] = channel, RelayStub(channel)
+        return known
 
     async def close(self) -> None:
         """Close all channels; calls that run end with errors."""
         channels, self._channels = self._channels, {}
-        await asyncio.gather(*(channel.close(None) for channel in channels.values()))
+        await asyncio.gather(*(channel.close(None) for channel, _ in channels.values()))

@@ -136,6 +136,7 @@ class Housekeeping:
         """`droppable_soon`: `raft.driver.Driver.droppable_soon`."""
         self._machine = machine
         self._droppable_soon = droppable_soon
+        self._moved_upto = -1
         self._flushed_at = time.monotonic()
         self._moving = asyncio.Lock()
         self._is_flush_due = False
@@ -172,10 +173,15 @@ class Housekeeping:
         """
         await self._move(MOVE_AHEAD_BYTES)
 
+    def has_moved_ahead(self) -> bool:
+        """Return whether there is nothing to copy ahead before more is applied."""
+        return self._moved_upto == self._droppable_soon(MOVE_AHEAD_BYTES)
+
     async def _move(self, ahead_bytes: int) -> None:
         is_hasty = self._is_flush_due
         async with self._moving:
             upto, has_more, steps = self._droppable_soon(ahead_bytes), True, 0
+            self._moved_upto = -1
             while has_more and not self._machine.is_installing:
                 if self._is_flush_due and not is_hasty:
                     break  # The flush does not wait for moves that are not urgent.
@@ -186,6 +192,8 @@ class Housekeeping:
                 if has_more:
                     await asyncio.sleep(0 if is_hasty else MOVE_PAUSE_S)
             await self._sync_moved()
+            if not has_more:
+                self._moved_upto = upto
 
     async def _sync_moved(self) -> None:
         machine, bodies = self._machine, self._machine.store.bodies

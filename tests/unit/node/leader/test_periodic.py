@@ -22,6 +22,7 @@ from tests.unit.store.test_store import Node, arrivals, setup_commands
 
 FULL = OSError(errno.ENOSPC, "no space")
 QUOTA = OSError(errno.EDQUOT, "no space")
+PERIOD_S = 0.05
 
 
 class Outcome:
@@ -138,3 +139,61 @@ def test_a_sync_of_bodies_that_fails_is_not_tried_again(tmp_path: Path) -> None:
     assert len(asked) == 1
     assert "cannot be synced" in deaths[0]
     node.close()
+
+
+class Idle:
+    """Work that has nothing to do, at the loop times at which it began."""
+
+    def __init__(self) -> None:
+        self.began_s: list[float] = []
+        self.is_idle = True
+
+    async def work(self) -> None:
+        self.began_s.append(asyncio.get_running_loop().time())
+
+
+def test_what_has_the_same_period_begins_together() -> None:
+    async def scenario() -> None:
+        failures = Counter("failed", "", ["work"], registry=CollectorRegistry())
+        phase_s = asyncio.get_running_loop().time()
+        rounds, others = Rounds(failures, phase_s=phase_s), Rounds(failures, phase_s=phase_s)
+        one, two = Idle(), Idle()
+        rounds.begin("one", PERIOD_S, one.work)
+        await asyncio.sleep(PERIOD_S / 3)
+        others.begin("two", PERIOD_S, two.work)
+        await until(lambda: len(two.began_s) > 4)
+        await rounds.stop()
+        await others.stop()
+        late_s = sorted((at - phase_s) % PERIOD_S for at in (*one.began_s[1:], *two.began_s[1:]))
+        assert late_s[len(late_s) // 2] < PERIOD_S / 2
+
+    asyncio.run(scenario())
+
+
+def test_idle_work_waits_for_an_entry() -> None:
+    async def scenario() -> None:
+        failures = Counter("failed", "", ["work"], registry=CollectorRegistry())
+        rounds, idle = Rounds(failures), Idle()
+        rounds.begin("it", 0.001, idle.work, is_idle=lambda: idle.is_idle)
+        await until(lambda: idle.began_s)
+        await asyncio.sleep(0.05)
+        assert len(idle.began_s) == 1
+        idle.is_idle = False
+        rounds.on_restored(1)
+        await until(lambda: len(idle.began_s) > 3)
+        await rounds.stop()
+
+    asyncio.run(scenario())
+
+
+def test_idle_work_is_done_now_and_then_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds_module, "DOZE_S", 0.01)
+
+    async def scenario() -> None:
+        failures = Counter("failed", "", ["work"], registry=CollectorRegistry())
+        rounds, idle = Rounds(failures), Idle()
+        rounds.begin("it", 0.001, idle.work, is_idle=lambda: True)
+        await until(lambda: len(idle.began_s) > 3)
+        await rounds.stop()
+
+    asyncio.run(scenario())

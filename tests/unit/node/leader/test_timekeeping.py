@@ -124,6 +124,19 @@ def test_a_follower_that_read_the_clocks_lately_asks_nobody_when_it_is_elected()
     assert world.clock.now_ms() == YEARS_MS + 1_000
 
 
+def test_members_are_asked_in_every_second_round_while_all_of_them_answer() -> None:
+    world = World([YEARS_MS] * 3)
+    for _ in range(6):
+        asyncio.run(world.keeper.watch())
+        world.monotonic.pass_ms(1_000)
+    assert len(world.members.asked) == 3
+    silent = World([YEARS_MS] * 2)
+    for _ in range(6):
+        asyncio.run(silent.keeper.watch())
+        silent.monotonic.pass_ms(1_000)
+    assert len(silent.members.asked) == 6
+
+
 def test_old_readings_count_no_more() -> None:
     world = World([YEARS_MS] * 3, [YEARS_MS + HOUR_MS] * 3)
     asyncio.run(world.keeper.watch())
