@@ -210,7 +210,7 @@ model-check: setup  ## compare the state machine with its reference over random 
 bench: setup  ## benchmark three nodes, and RabbitMQ and NATS JetStream where they are installed
 	$(BIN)/python -m tests.bench.cluster
 
-bench-entry: setup  ## show what one entry costs with 1 to 512 messages outstanding; BESIDE= another checkout in turns
+bench-entry: setup  ## show what one entry costs with 1 to 512 messages outstanding, and each step of it; BESIDE= another checkout in turns
 	$(BIN)/python -m tests.bench.entry $(if $(BESIDE),--beside $(BESIDE))
 
 bench-wire: setup  ## benchmark the wire codec

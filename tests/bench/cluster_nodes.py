@@ -48,9 +48,12 @@ def resident_mib(pid: int) -> float:
 class Nodes:
     """A cluster in its own folder, with mutual TLS, for the duration of the context."""
 
-    def __init__(self, folder: Path, network: str, tree: Path | None = None) -> None:
-        """`tree`: the checkout whose nodes run; this one by default."""
+    def __init__(
+        self, folder: Path, network: str, tree: Path | None = None, module: str = "qm"
+    ) -> None:
+        """`tree`: the checkout whose nodes run; this one by default. `module` has `dev up`."""
         self.layout = Layout(folder)
+        self._module = module
         self._network = network
         self._tree = tree
 
@@ -58,7 +61,7 @@ class Nodes:
         python = self._tree / ".venv" / "bin" / "python" if self._tree else sys.executable
         self._manager = subprocess.Popen(
             [
-                *(str(python), "-m", "qm", "dev", "up"),
+                *(str(python), "-m", self._module, "dev", "up"),
                 *("--folder", str(self.layout.folder), "--network", self._network),
             ],
             stdout=subprocess.PIPE,

@@ -3,11 +3,14 @@
 Three node processes on loopback as `qm dev up` runs them, and a fixed number of messages
 outstanding. Processor time is that of the nodes' threads, by the part that each node plays. With
 `--beside` another checkout's cluster runs the same loads in turn; the second table has the medians
-of ours divided by theirs.
+of ours divided by theirs. Then a cluster with spans (`tests.bench.spans`) shows each step from the
+sender's socket to its acknowledgement; the difference to the plain figures is what spans cost.
+Prints tables, and writes build/bench-entry.json.
 """
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -18,12 +21,20 @@ from pathlib import Path
 
 import msgspec
 
+from tests.bench import spans
 from tests.bench.cluster_nodes import Nodes, thread_cpu_s
 from tests.bench.entry_load import EntrySeen, Kind, Outstanding
+from tests.bench.entry_sheet import Sheet, sheet
 from tests.bench.load import Load
 
 ROUNDS = 3
 WARM_UP_MESSAGES = 2_000
+SHEETS = (
+    *("recoverable_1", "recoverable_8", "recoverable_256"),
+    *("transactional_1", "transactional_8", "transactional_256"),
+)
+"""Cases whose steps are shown."""
+OUTPUT = Path("build") / "bench-entry.json"
 
 Figures = dict[str, float]
 
@@ -72,11 +83,33 @@ class Side:
 
     def run(self, case: Case) -> Figures:
         """Run a case; return its figures."""
+        return self._figures(case, *self._measured(case, self._pids()))
+
+    def run_with_spans(self, case: Case) -> tuple[Figures, Sheet]:
+        """Run a case on nodes with spans; return its figures and its sheet."""
+        pids = self._pids()
+        seen, spent = self._measured(case, pids, has_spans=True)
+        reports = {name: spans.report(pid) for name, pid in pids.items()}
+        found = sheet(reports, self._nodes.leader().name, spent, seen.messages)
+        return self._figures(case, seen, spent), found
+
+    def _pids(self) -> dict[str, int]:
+        return {node.name: self._nodes.pid(node) for node in self._nodes.nodes}
+
+    def _measured(
+        self, case: Case, pids: dict[str, int], *, has_spans: bool = False
+    ) -> tuple[EntrySeen, dict[str, float]]:
+        """Return what the load saw, and what each node spent."""
         self._send(case, max(64, min(case.messages // 4, WARM_UP_MESSAGES)))
-        names = {node.name: self._nodes.pid(node) for node in self._nodes.nodes}
-        before = {name: thread_cpu_s(pid) for name, pid in names.items()}
+        if has_spans:
+            for pid in pids.values():
+                spans.begin(pid)
+        before = {name: thread_cpu_s(pid) for name, pid in pids.items()}
         seen = self._send(case, case.messages)
-        spent = {name: thread_cpu_s(pid) - before[name] for name, pid in names.items()}
+        return seen, {name: thread_cpu_s(pid) - before[name] for name, pid in pids.items()}
+
+    def _figures(self, case: Case, seen: EntrySeen, cpu_s: dict[str, float]) -> Figures:
+        spent = dict(cpu_s)
         leading = spent.pop(self._nodes.leader().name)
         front, rear = max(spent.values()), min(spent.values())
         per_message = 1e6 / seen.messages
@@ -153,12 +186,29 @@ def table(figures: dict[str, Figures]) -> str:
     return "\n".join(lines)
 
 
+def show_sheets(folder: Path, cases: Sequence[Case], plain: dict[str, Figures]) -> Figures:
+    """Print the steps of each case, and what the spans cost; return all figures."""
+    os.environ[spans.FOLDER] = str(folder)
+    found: Figures = {}
+    with Nodes(folder / "nodes", "127.0.79", module="tests.bench.entry_nodes") as nodes:
+        side = Side(nodes)
+        for case in cases:
+            figures, steps = side.run_with_spans(case)
+            ratio = figures["cpu_us"] / plain[case.name]["cpu_us"]
+            print(f"\n{case.name}: with spans {ratio:.2f} of the processor time without")
+            print(steps.table())
+            named = steps.figures() | {f"with_spans_{name}": x for name, x in figures.items()}
+            found |= {f"{case.name}_{name}": value for name, value in named.items()}
+    return found
+
+
 def main() -> int:
-    """Measure and print."""
+    """Measure, print, write."""
     parser = argparse.ArgumentParser(description="what one entry costs")
     parser.add_argument("--beside", type=Path, help="another checkout, with its own .venv")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--only", default="", help="cases, separated by commas")
+    parser.add_argument("--no-spans", dest="spans", action="store_false")
     options = parser.parse_args()
     only = options.only.split(",") if options.only else [case.name for case in CASES]
     cases = [case for case in CASES if case.name in only]
@@ -177,6 +227,14 @@ def main() -> int:
             for case, row in ours.items()
         }
         print(table(ratios))
+    report = {f"{case}_{name}": value for case, row in ours.items() for name, value in row.items()}
+    if options.spans:
+        with tempfile.TemporaryDirectory(prefix="quorate-spans-") as folder:
+            shown = [case for case in cases if case.name in SHEETS]
+            report |= show_sheets(Path(folder), shown, ours)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    rounded = {name: round(value, 3) for name, value in report.items()}
+    OUTPUT.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

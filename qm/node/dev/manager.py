@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import aiohttp
 
@@ -32,6 +32,9 @@ class DevFailed(Exception):
 
 class Manager:
     """One run of `qm dev up`."""
+
+    program: ClassVar[tuple[str, ...]] = ("-m", "qm")
+    """What the interpreter runs as a node's `qm`; benchmarks have their own."""
 
     def __init__(self, layout: Layout, nodes: list[DevNode], say: Callable[[str], None]) -> None:
         self._layout = layout
@@ -106,7 +109,7 @@ class Manager:
         try:
             with self._layout.log(node.name).open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "qm", "node", "run"),
+                    *(sys.executable, *self.program, "node", "run"),
                     *("--config", str(self._layout.config(node.name))),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
