@@ -73,7 +73,7 @@ def world(request: pytest.FixtureRequest) -> Orders:
 # Positions ---------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("DM-3.1.1.11-01", "DM-3.1.1.11-06", "DM-3.1.7.2.1-02")
+@pytest.mark.spec("DM-3.1.1.11-01", "DM-3.1.1.11-06", "DM-3.1.7.2.1-02", "DM-3.1.1.11-02")
 def test_states_of_a_position(world: Orders) -> None:
     first, second = world.fill(2)
     assert world.state_of(first) is PositionState.AVAILABLE
@@ -89,6 +89,18 @@ def test_states_of_a_position(world: Orders) -> None:
     assert world.c.abort(transaction) == 0
     assert world.state_of(first) is None
     assert [state.name for state in PositionState] == ["AVAILABLE", "LOCKED", "PURGE_PENDING"]
+    # What a reader elsewhere has not acknowledged is locked too, and kept for it.
+    (third,) = world.fill(1)
+    for is_purged in (False, True):
+        world.c.receive(world.opened, is_two_phase=True)
+        assert world.state_of(third) is PositionState.LOCKED
+        if is_purged:
+            world.one(commands.PurgeQueue(request(), world.orders, ()))
+            world.settle(world.orders)
+            assert world.state_of(third) is PositionState.LOCKED
+        ended = commands.ReadEnd(world.c.request(), world.orders, third, False)
+        assert world.one(ended).status == 0
+        assert world.state_of(third) is (None if is_purged else PositionState.AVAILABLE)
 
 
 @pytest.mark.spec(

@@ -16,6 +16,7 @@ from qm.model.state.ledger import META_QUEUE_MANAGER
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import TransferVerdict
 from qm.model.values.elements import (
     DirectoryObjectType,
     DirectoryOperationResult,
@@ -122,6 +123,22 @@ def test_changes_of_the_queue_manager_last(world: World) -> None:
     assert manager_of(world).connection_active
 
 
+@pytest.mark.spec("DM-3.1.1.1-05", "DM-3.1.1.1-06")
+def test_quotas_of_the_queue_manager_count_kilobytes_of_all_its_queues(world: World) -> None:
+    names = ("one", "two", "three")
+    for name in names:
+        world.create(name)
+    asking = {"has_negative_journaling": True, "time_to_be_received": 60}
+    packets = [packet(n, to=to, body=bytes(700), **asking) for n, to in enumerate(names, start=1)]
+    assert 768 < len(packets[0]) <= 1024
+    assert set_manager(world, queue_manager_quota=2) == 0
+    assert world.arrive(*packets) == [0, 0, TransferVerdict.CLOSE_SESSION]
+    # The journals of the system share theirs: of two dead letters there is room for one.
+    assert set_manager(world, queue_manager_quota=100, journal_quota=1) == 0
+    world.tick(60_000)
+    dead = world.positions(world.manager_queue("system_deadletter_queue"))
+    assert [one.message_ordinal for one in dead.values()] == [1]
+    assert world.counters().total_bytes == world.counters().journal_bytes == len(packets[0])
 @pytest.mark.spec("DM-3.1.1.1-17")
 def test_what_the_queue_manager_is_part_of_lasts(world: World) -> None:
     names = ("directory_server_list", "directory_integrated")
@@ -229,10 +246,38 @@ def test_attributes_are_published_or_kept(world: World) -> None:
         assert world.record(queue_id).scope is QueueScope.ENTERPRISE
     published = in_directory(world, kept[public].identifier)
     assert published is not None
-    assert published.keys() >= PUBLISHED
     assert "scope" not in published
-    assert (published["label"], published["quota"]) == ("new", 77)
+    assert {name: published[name] for name in PUBLISHED} == {
+        name: getattr(kept[public], name) for name in PUBLISHED
+    }
     assert in_directory(world, kept[private].identifier) is None
+
+
+@pytest.mark.spec("DM-3.1.1.2-02")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("label", "new"),
+        ("type", b"T" * 16),
+        ("quota", 5),
+        ("journal_quota", 5),
+        ("journaling", True),
+        ("authentication", True),
+        ("privacy_level", 2),
+        ("base_priority", 3),
+        ("multicast_address", "234.1.1.1:8001"),
+        ("security", write_descriptor(SecurityDescriptor(dacl=None))),
+    ],
+)
+def test_every_change_of_a_queue_notes_when_it_was_made(
+    world: World, name: str, value: object
+) -> None:
+    orders = world.create("orders")
+    world.now_ms += 3_999
+    assert set_queue(world, orders, **{name: value}) == 0
+    record = world.record(orders)
+    assert getattr(record, name) == value
+    assert (record.create_time, record.modify_time) == (NOW_S, NOW_S + 3)
 
 
 def test_a_subqueue_is_no_object_of_its_own(world: World) -> None:

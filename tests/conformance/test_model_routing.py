@@ -23,6 +23,7 @@ from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, wr
 from qm.security.sid import ANONYMOUS, EVERYONE, sid_from_text
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.conformance.test_model_directory import set_manager
 from tests.unit.model.test_delivery import TRANSACTIONAL, Sender
 from tests.unit.model.world import NOW_MS, OWN, PEER, World, packet
@@ -170,6 +171,10 @@ def test_which_queues_are_active(sender: Sender) -> None:
         return found.is_active
 
     assert is_active(sender.queue_id), "a message awaits transfer"
+    far, elsewhere = sender.c.open("DIRECT=OS:elsewhere\\q", SEND)
+    assert is_active(elsewhere), "nothing awaits transfer, but it is open"
+    sender.one(commands.CloseQueue(sender.c.request(), far))
+    assert not is_active(elsewhere)
     assert not is_active(orders)
     sender.arrive(packet(1))
     assert not is_active(orders), "messages alone make no local queue active"
@@ -242,6 +247,12 @@ def test_what_is_known_of_incoming_sequences(world: World) -> None:
     assert (after.sequence_number, after.reject_count) == (2, 0)
     page = queries.list_incoming_sequences(world.machine.view, limit=2)
     assert page.next == mine.stream_id
+    # Under another of its names the queue has another stream of the same sender.
+    other_name = DirectQueueFormatName("OS:vhost.example\\two")
+    assert world.arrive(packet(21, to=other_name, sequence=(SEQUENCE, 1, 0))) == [0]
+    streams = queries.list_incoming_sequences(world.machine.view).items
+    assert [one.sequence_number for one in streams if one.queue_id == two] == [2, 1, 1]
+    assert len({(one.sender_identifier, one.wire_name) for one in streams[1:]}) == 3
 
 
 # Who sends, and what an open permits -------------------------------------------------------

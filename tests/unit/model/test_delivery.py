@@ -393,7 +393,7 @@ def test_reading_what_was_sent_to_the_own_name_is_local(sender: Sender) -> None:
     assert sender.arrive(packet(5)) == [TransferVerdict.CLOSE_SESSION]
 
 
-@pytest.mark.spec("QB-3.1.7.1.2-01")
+@pytest.mark.spec("QB-3.1.7.1.2-01", "DM-3.1.1.12-34")
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_what_is_on_its_way_for_too_long_is_nacked_and_dead_lettered(
     sender: Sender, is_transactional: bool

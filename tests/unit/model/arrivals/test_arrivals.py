@@ -285,7 +285,7 @@ def test_the_kind_of_queue_and_message_must_agree(world: World) -> None:
 # Expiry, quotas ----------------------------------------------------------------------------
 
 
-@pytest.mark.spec("DM-3.1.7.1.9-03", "QB-3.1.5.8-02")
+@pytest.mark.spec("DM-3.1.7.1.9-03", "QB-3.1.5.8-02", "DM-3.1.1.12-34")
 def test_too_late_to_reach_the_queue(world: World) -> None:
     orders = world.create("orders")
     late = packet(1, time_to_reach_queue=10, sent_time=NOW_S - 11)
@@ -312,6 +312,7 @@ def test_no_time_to_be_received_ends_at_once_and_an_infinite_one_never(world: Wo
     assert (kept.message_ordinal, kept.deadline_ms) == (2, 0)
 
 
+@pytest.mark.spec("DM-3.1.1.12-35")
 def test_time_to_be_received_is_absolute_and_may_be_over_at_once(world: World) -> None:
     orders = world.create("orders")
     over = packet(1, time_to_be_received=5, sent_time=NOW_S - 5)
@@ -336,6 +337,12 @@ def test_queue_quota_refuses_and_equal_is_allowed(world: World) -> None:
     ]
     assert world.stats(orders).total_bytes == 2048
     assert world.counters().total_bytes == 2048
+    client = world.client()
+    assert len(client.receive(client.open("DIRECT=OS:vhost\\orders", 0))) == 1
+    assert world.stats(orders).total_bytes == 1024
+    world.one(commands.PurgeQueue(request(), orders, ()))
+    world.settle(orders)
+    assert (world.stats(orders).total_bytes, world.counters().total_bytes) == (0, 0)
 
 
 @pytest.mark.spec("DM-3.1.1.2-07")

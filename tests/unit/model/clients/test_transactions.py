@@ -234,6 +234,14 @@ def test_a_purge_takes_what_is_visible_at_once_and_settles_in_steps(two: Two) ->
     pending = queries.position(two.machine.view, two.a, key)
     assert pending is not None
     assert pending.state is PositionState.PURGE_PENDING
+    # What is locked after the purge is locked, and no more.
+    two.arrive(packet(5, to="a", sequence=(9, 5, 4)))
+    late = two.c.begin("late")
+    (locked,) = two.c.receive(two.from_a, 1, transaction=late)
+    found = queries.position(two.machine.view, two.a, locked.lookup_identifier)
+    assert found is not None
+    assert found.state is PositionState.LOCKED
+    assert two.c.commit(late) == 0
     assert two.c.abort(tx) == 0  # purged while it was locked
     assert two.ordinals(two.a) == []
     assert two.stats(two.a).total_bytes == 0

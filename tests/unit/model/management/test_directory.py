@@ -53,6 +53,7 @@ def test_objects_are_created_changed_and_deleted(world: World) -> None:
     assert found.attributes == {"name": "North", "foreign_site": True, "identifier": b"\1" * 16}
     assert write(world, 1, SITE, name="South") is SUCCESS
     assert write(world, 2, SITE, name="north") is SUCCESS
+    assert write(world, 2, SITE, name="SOUTH") is EXISTS
     assert delete(world, 1) is SUCCESS
     assert delete(world, 1) is NOT_FOUND
     assert write(world, 3, SITE, name="South") is SUCCESS
