@@ -46,6 +46,8 @@ class Peer(asyncio.Protocol):
         """The number in the last OrderAck."""
         self.final_acks: list[int] = []
         """MessageIDs that they are about."""
+        self.remote_guid = b""
+        """Who answered."""
         self.is_open = False
         self.closed: Closed | None = None
 
@@ -85,6 +87,7 @@ class Peer(asyncio.Protocol):
         while (event := self.session.next_event()) is not None:
             match event:
                 case Established():
+                    self.remote_guid = event.remote_guid
                     self.is_open = True
                 case OrderAckArrived():
                     self.ordered = event.order_ack.tx_sequence_number

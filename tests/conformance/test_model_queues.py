@@ -139,6 +139,8 @@ def test_quotas_of_the_queue_manager_count_kilobytes_of_all_its_queues(world: Wo
     dead = world.positions(world.manager_queue("system_deadletter_queue"))
     assert [one.message_ordinal for one in dead.values()] == [1]
     assert world.counters().total_bytes == world.counters().journal_bytes == len(packets[0])
+
+
 @pytest.mark.spec("DM-3.1.1.1-17")
 def test_what_the_queue_manager_is_part_of_lasts(world: World) -> None:
     names = ("directory_server_list", "directory_integrated")

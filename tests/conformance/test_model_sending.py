@@ -370,7 +370,10 @@ def test_transactions_and_their_operations_are_rows(sender: Sender) -> None:
     found = sender.state.get(Table.TRANSACTION, b"\0" + transaction)
     assert found is not None
     assert decode(Transaction, found).operation_count == 3
+    other = sender.c.begin("other", is_single_phase=False)
     restart(sender)
+    listed = queries.list_transactions(sender.machine.view).items
+    assert {one.identifier for one in listed} == {transaction, other}
     assert sender.c.commit(transaction) == 0
     assert sender.positions(opened[1]) == {}
     assert list(sender.positions(subqueue)) == [key]
