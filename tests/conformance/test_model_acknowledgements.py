@@ -54,6 +54,8 @@ CAUSES = {
     "rejected": MessageClass.NACK_RECEIVE_REJECTED,
     "lent, purged, given back": MessageClass.NACK_Q_PURGED,
     "locked, purged, aborted": MessageClass.NACK_Q_PURGED,  # DM-A11
+    "moved, purged, aborted": MessageClass.NACK_Q_PURGED,
+    "lent, purged, taken": MessageClass.NACK_Q_PURGED,
 }
 PA, PR, NA, NR = (int(flag) for flag in AcknowledgeFlags)
 
@@ -77,7 +79,7 @@ def remove(world: World, queue_id: int, cause: str) -> None:
         client = world.client()
         opened = client.open(ORDERS, QueueAccessType.RECEIVE_ACCESS)
         if "purged" in cause:
-            outlive_a_purge(world, client, opened, is_transactional="locked" in cause)
+            outlive_a_purge(world, client, opened, cause)
             return
         if cause == "committed":
             transaction = client.begin("t")
@@ -92,19 +94,24 @@ def remove(world: World, queue_id: int, cause: str) -> None:
 
 
 def outlive_a_purge(
-    world: World, client: ClientInWorld, opened: tuple[int, int], *, is_transactional: bool
+    world: World, client: ClientInWorld, opened: tuple[int, int], cause: str
 ) -> None:
     """Make a message PurgePending, then end what holds it without taking it."""
-    transaction = client.begin("t") if is_transactional else None
-    how: dict[str, Any] = {"transaction": transaction} if transaction else {"is_two_phase": True}
-    (result,) = client.receive(opened, **how)
+    (key,) = world.positions(opened[1])
+    transaction = None if "lent" in cause else client.begin("t")
+    if "moved" in cause:
+        _, target = client.open(ORDERS + ";later", QueueAccessType.MOVE_ACCESS)
+        move = commands.Move(client.request(), opened[1], key, target, (), transaction)
+        assert world.one(move).status == 0
+    else:
+        client.receive(opened, transaction=transaction, is_two_phase=transaction is None)
     world.one(commands.PurgeQueue(request(), opened[1], ()))
     world.settle(opened[1])
-    assert list(world.positions(opened[1])) == [result.lookup_identifier]
+    assert list(world.positions(opened[1])) == [key]
     if transaction is not None:
         assert client.abort(transaction) == 0
     else:
-        end = commands.ReadEnd(client.request(), opened[1], result.lookup_identifier, False)
+        end = commands.ReadEnd(client.request(), opened[1], key, "taken" in cause)
         assert world.one(end).status == 0
     assert world.positions(opened[1]) == {}
 
@@ -157,7 +164,9 @@ def test_every_way_out_is_told(world: World, cause: str) -> None:
         ("committed", 0x4000),
         ("purged", 0xC001),
         ("lent, purged, given back", 0xC001),
+        ("lent, purged, taken", 0xC001),
         ("locked, purged, aborted", 0xC001),
+        ("moved, purged, aborted", 0xC001),
         ("expired", 0xC002),
     ],
 )

@@ -11,7 +11,12 @@ from qm.model.clients.expand_name import expand_format_name
 from qm.model.messages.message import Message, SenderIdentifierType
 from qm.model.values import commands
 from qm.model.values.commands import Facts
-from qm.model.values.elements import OutgoingAdminState, OutgoingQueueState, QueueAccessType
+from qm.model.values.elements import (
+    DirectoryObjectType,
+    OutgoingAdminState,
+    OutgoingQueueState,
+    QueueAccessType,
+)
 from qm.names.format_name import (
     DistributionListName,
     MultipleElementName,
@@ -25,6 +30,7 @@ from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.conformance.test_model_directory import set_manager
+from tests.unit.model.management.test_directory import write
 from tests.unit.model.test_delivery import TRANSACTIONAL, Sender
 from tests.unit.model.world import NOW_MS, OWN, PEER, World, packet
 
@@ -112,13 +118,16 @@ def test_paths_of_format_names(world: World) -> None:
     secret = world.record(world.create("private$\\secret"))
     own, stranger = guid_text(OWN), guid_text(b"?" * 16)
     number = f"{secret.private_queue_number:08x}"
+    assert write(world, ord("F"), DirectoryObjectType.QUEUE_MANAGER, computer_name="far") == 0
     for name, path, machine in (
         ("DIRECT=OS:far\\q", "far\\q", "far"),
         ("DIRECT=TCP:10.0.0.1\\private$\\q", "10.0.0.1\\PRIVATE$\\q", "10.0.0.1"),
         ("DIRECT=HTTP://web:81/MSMQ\\q", "web\\q", "web"),
+        ("DIRECT=HTTPS://web:81/MSMQ\\q", "web\\q", "web"),
         (f"PUBLIC={guid_text(orders.identifier)}", "vhost\\orders", "vhost"),
         (f"PRIVATE={own}\\{number}", secret.pathname, "vhost"),
         (f"PRIVATE={own}\\7fff", "", "vhost"),
+        (f"PRIVATE={guid_text(b'F' * 16)}\\{number}", "", "far"),
         ("MULTICAST=234.1.1.1:8001", "", ""),
     ):
         found = queries.get_queue_path(world.machine.view, name)

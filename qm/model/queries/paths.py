@@ -62,13 +62,18 @@ def _public_path(view: View, name: PublicName) -> QueuePath:
 
 
 def _private_path(view: View, name: PrivateName) -> QueuePath:
-    """DM-A30: the queue manager's identifier is compared with the name's ComputerGuid."""
+    """DM-A30: the queue manager's identifier is compared with the name's ComputerGuid. Numbers are
+    the queue manager's own, so another one's say nothing of the queues that are here.
+    """
     status, found = view.directory.read(
         DirectoryObjectType.QUEUE_MANAGER, [Filter("identifier", Operator.EQUALS, name.guid)]
     )
     if status is not DirectoryOperationResult.SUCCESS or found is None:
         return QueuePath(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME)
-    machine: str = found.attributes["computer_name"]
+    machine: str = found.attributes.get("computer_name", "")
+    manager = view.ledger.manager
+    if manager is None or name.guid != manager.identifier:
+        return QueuePath(MQ_OK, "", machine)
     queue_id = view.registry.find(NameIndex.PRIVATE_NUMBER, QUEUE_KEY.pack(name.number))
     queue = view.queue(queue_id)
     return QueuePath(MQ_OK, "" if queue is None else queue.record.pathname, machine)

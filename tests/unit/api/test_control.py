@@ -606,10 +606,15 @@ def test_a_transaction_has_one_phase_if_nothing_is_said(
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.7.1.5-14")
 def test_outgoing_queues_are_seen_paused_and_resumed() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
             operator = Operator(client.channel)
+            get = pb.GetOutgoingRequest(queue=pb.QueueName(name=ELSEWHERE))
+            await client.open(ELSEWHERE, data_pb2.SEND_ACCESS)
+            fresh = await operator.outgoing.GetOutgoing(get)
+            assert (fresh.state, list(fresh.next_hops)) == (pb.INACTIVE, [])
             (sent,) = await client.send(ELSEWHERE, b"far away")
             assert sent.places[0].queue_id
 
@@ -620,7 +625,6 @@ def test_outgoing_queues_are_seen_paused_and_resumed() -> None:
 
             tried = await eventually(look, lambda one: one.connection_history)
             assert (tried.message_count, list(tried.next_hops)) == (1, ["IP=127.0.0.250"])
-            get = pb.GetOutgoingRequest(queue=pb.QueueName(name=ELSEWHERE))
             assert (await operator.outgoing.Pause(get)).state == pb.ON_HOLD
             assert (await operator.outgoing.Resume(get)).state != pb.ON_HOLD
             await operator.outgoing.Resend(get)

@@ -359,6 +359,11 @@ def test_several_targets_share_one_message_id_and_stop_at_the_first_failure(
     for queue_id, key in places:
         assert sender.positions(queue_id)[key].message_ordinal == ordinal
     assert list(sender.state.references().values()) == [1, 1], "each has a packet of its own"
+    third = sender.create("third")
+    names = ("orders", "absent", "third")
+    stopped = sender.c.send(*(f"DIRECT=OS:vhost\\{name}" for name in names))
+    assert stopped.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    assert (len(sender.positions(orders)), len(sender.positions(third))) == (2, 0)
 
 
 @pytest.mark.spec("DM-3.1.7.3.9-03")

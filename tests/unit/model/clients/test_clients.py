@@ -46,6 +46,11 @@ def test_each_message_is_received_once_in_order(world: World) -> None:
     world.arrive(packet(4))
     later = client.receive(opened, 2, first=5)
     assert [(r.number, r.message_ordinal) for r in later] == [(5, 4)]
+    world.arrive(packet(5), packet(6))
+    client.number = 6
+    client.receive(opened, first=6, is_two_phase=True)
+    other = world.client("d")
+    assert [r.message_ordinal for r in other.receive(other.open(ORDERS, RECEIVE))] == [6]
 
 
 def test_a_result_keeps_its_body_until_it_is_confirmed(world: World) -> None:
@@ -295,7 +300,11 @@ def test_two_phase_reads(world: World) -> None:
     )
     assert [r.message_ordinal for r in other.receive(other.open(ORDERS, RECEIVE), 9)] == [3]
     assert end(first.lookup_identifier, delete=True) == 0
-    assert end(second.lookup_identifier, delete=False) == 0
+    given_back = world.apply(
+        commands.ReadEnd(client.request(), orders, second.lookup_identifier, False)
+    )
+    assert given_back.outcomes[0].status == 0
+    assert given_back.woken_queue_ids == {orders}
     assert end(second.lookup_identifier, delete=True) == ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
     assert ids(world, orders) == [2]
     assert client.receive(opened)[0].lookup_identifier == second.lookup_identifier
@@ -365,7 +374,9 @@ def test_a_read_needs_its_own_open_handle(world: World) -> None:
     assert client.receive_outcome((handle, orders)).status == invalid
 
 
-@pytest.mark.spec("DM-3.1.1.2-06", "DM-3.1.1.12-28", "DM-3.1.1.2-19", "DM-3.1.7.2.1-03")
+@pytest.mark.spec(
+    "DM-3.1.1.2-06", "DM-3.1.1.12-28", "DM-3.1.1.2-19", "DM-3.1.7.2.1-03", "DM-3.1.7.1.10-13"
+)
 def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World) -> None:
     orders = world.create("orders", journaling=True)
     admin = world.create("admin")
@@ -402,7 +413,9 @@ def test_time_to_be_received_ends_while_available_or_when_given_back(world: Worl
     client = world.client()
     opened = client.open(ORDERS, RECEIVE)
     (lent,) = client.receive(opened, is_two_phase=True)
-    world.tick(10_000)
+    world.tick(9_999)
+    assert ids(world, orders) == [1, 2, 3]
+    world.tick(1)
     assert ids(world, orders) == [1, 3]
     end = commands.ReadEnd(client.request(), orders, lent.lookup_identifier, False)
     assert world.one(end).status == 0

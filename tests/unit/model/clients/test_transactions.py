@@ -82,7 +82,9 @@ def test_a_commit_is_one_step_over_all_queues(two: Two) -> None:
     assert locked == [PositionState.LOCKED] * 3 + [PositionState.AVAILABLE]
     assert two.c.receive(two.from_b, 1) == []
     assert two.c.receive(two.from_a, 1)[0].message_ordinal == 3
-    assert two.c.commit(tx) == 0
+    committed = two.apply(commands.TxCommit(two.c.request(), tx))
+    assert (EffectKind.ARRIVED, two.b) in effects(committed)
+    assert two.b in committed.woken_queue_ids
     assert two.ordinals(two.a) == []
     assert len(two.c.receive(two.from_b, 1)) == 1
     assert two.tables() & LEFT_BEHIND == set()
@@ -93,10 +95,17 @@ def test_a_commit_is_one_step_over_all_queues(two: Two) -> None:
 @pytest.mark.spec("DM-3.1.4.5-03", "DM-3.1.4.5-04", "DM-3.1.4.5-05")
 def test_an_abort_leaves_everything_as_it_was(two: Two) -> None:
     before = two.positions(two.a)
+    _, subqueue = two.c.open(A + ";retry", MOVE)
     tx = two.c.begin("t")
     two.c.receive(two.from_a, 2, transaction=tx)
+    move = commands.Move(two.c.request(), two.a, max(before), subqueue, (), tx)
+    assert two.one(move).status == 0
     two.c.send(B, transaction=tx)
-    assert two.c.abort(tx) == 0
+    aborted = two.apply(commands.TxAbort(two.c.request(), tx))
+    assert aborted.outcomes[0].status == 0
+    assert effects(aborted).count((EffectKind.UNLOCKED, two.a)) == 3
+    assert aborted.woken_queue_ids == {two.a}
+    assert two.positions(subqueue) == {}
     after = two.positions(two.a)
     for position in after.values():
         position.flags &= ~PositionFlag.HAS_OBLIGATION  # it counts the return
@@ -319,11 +328,17 @@ def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
     _, subqueue = two.c.open(A + ";retry", MOVE)
     keys = list(two.positions(two.a))
 
+    woken: set[int] = set()
+
     def move(key: int, source: int, target: int, transaction: bytes | None = None) -> int:
         command = commands.Move(two.c.request(), source, key, target, (), transaction)
-        return two.one(command).status
+        applied = two.apply(command)
+        woken.clear()
+        woken.update(applied.woken_queue_ids)
+        return applied.outcomes[0].status
 
     assert move(keys[1], two.a, subqueue) == 0
+    assert woken == {subqueue}
     assert two.ordinals(subqueue) == [2]
     assert two.stats(two.a).subqueue_bytes == two.stats(subqueue).total_bytes
     assert move(keys[1], two.a, subqueue) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
@@ -334,6 +349,9 @@ def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
     tx = two.c.begin("t")
     assert move(keys[0], two.a, subqueue, tx) == 0
     assert two.ordinals(subqueue) == [2]
+    locked = queries.position(two.machine.view, two.a, keys[0])
+    assert locked is not None
+    assert (locked.state, locked.lock_owner, woken) == (PositionState.LOCKED, tx, set())
     committed = two.apply(commands.TxCommit(two.c.request(), tx))
     assert effects(committed) == [
         (EffectKind.MOVED_IN, subqueue),

@@ -158,6 +158,16 @@ def test_a_query_is_frozen_and_sorted(world: World) -> None:
         assert set(item.attributes) == {"name"}
         names.append(item.attributes["name"])
     assert names == ["c", "a", "b"]
+    by_interval = [SortKey("name", 0), SortKey("intra_site_replication_interval", 1)]
+    filters = [
+        Filter("intra_site_replication_interval", Operator.LESS_THAN, 3),
+        Filter("name", Operator.NOT_EQUALS, "c"),
+    ]
+    query = world.machine.directory.query(
+        SITE, filters, ["name", "intra_site_replication_interval"], by_interval
+    )
+    found = [query.next()[1] for _ in range(3)]
+    assert [one and one.attributes["name"] for one in found] == ["b", "a", None]
     assert query.next() == (DirectoryOperationResult.END_OF_DATA, None)
     ended = world.machine.directory.query(SITE, [])
     assert ended.next()[0] is SUCCESS

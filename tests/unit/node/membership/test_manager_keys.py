@@ -84,19 +84,22 @@ def test_each_provider_has_a_key_of_its_own_for_each_purpose(tmp_path: Path) -> 
     assert node.is_sealed()
     node.look()
     assert not node.is_sealed()
-    numbers = set()
+    moduli: list[list[int]] = [[], []]
     for provider in Provider:
         (exchange,) = node.keys.exchange_keys(provider)
         signing = node.keys.signing_key(provider)
         assert signing is not None
-        numbers |= {exchange.private_numbers().p, signing.private_numbers().p}
         bits = 1024 if provider is Provider.BASE else 2048
-        assert exchange.key_size == signing.key_size == bits
-    assert len(numbers) == 6
+        for kind, key in zip(moduli, (exchange, signing), strict=True):
+            assert key.key_size == bits
+            kind.append(key.public_key().public_numbers().n)
+    assert len({*moduli[0], *moduli[1]}) == 6
     manager = node.view.ledger.manager
     assert manager is not None
-    for encoded in (manager.public_encryption_key_list, manager.public_signing_key_list):
+    lists = (manager.public_encryption_key_list, manager.public_signing_key_list)
+    for encoded, own in zip(lists, moduli, strict=True):
         published, _ = parse_mqds_public_keys(encoded, 0, len(encoded))
+        assert [int.from_bytes(one.key.modulus, "little") for one in published] == own
         assert [one.provider_name for one in published] == [
             provider.provider_name for provider in Provider
         ]
