@@ -126,6 +126,29 @@ def test_peeking_at_the_next_message() -> None:
     reading(scenario)
 
 
+@pytest.mark.spec("DM-3.2.7.2-03", "DM-3.2.7.4-03", "DM-3.1.7.1.15-02")
+def test_a_cursor_does_not_read_what_another_holds_locked() -> None:
+    async def scenario(reader: Reader) -> None:
+        cursor = await reader.cursor()
+        await reader.send(b"a", b"b")
+        assert bodies(await reader.peek(cursor=cursor)) == [b"a"]
+        lent = reader.client.next()
+        (key,) = (await reader.receive(request=lent, is_two_phase=True)).messages.lookup_identifiers
+        for read in (reader.peek, reader.receive):
+            assert (await read(cursor=cursor, timeout_ms=SHORT_MS)).status == RECEIVED
+        end = data_pb2.CompleteRequest(
+            request=reader.client.next(),
+            queue_id=reader.queue.queue_id,
+            lookup_identifier=key,
+            decision=data_pb2.CompleteRequest.RETURN,
+        )
+        await reader.client.data.Complete(end)
+        assert bodies(await reader.peek(cursor=cursor)) == [b"a"]
+        assert bodies(await reader.receive(cursor=cursor)) == [b"a"]
+
+    reading(scenario)
+
+
 @pytest.mark.spec("DM-3.1.7.1.15-02", "DM-3.1.7.1.15-03", "DM-3.1.7.1.15-05")
 def test_peeking_at_the_current_message() -> None:
     async def scenario(reader: Reader) -> None:

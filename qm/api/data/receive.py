@@ -95,7 +95,12 @@ class Receiving:
             results = await self._waiting(run, request.timeout_ms, request.cursor, who)
         if cursor is not None:
             _advance(cursor, results)
-        return await self._reply(results, count, request.view)
+        reply = await self._reply(results, count, request.view)
+        is_current = cursor is not None and selector.kind is SelectorKind.EXACT
+        if is_current and reply.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
+            # Locked or gone is one to a cursor (3.2.7.4).
+            reply.status = ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+        return reply
 
     async def _at_once(self, run: ReceiveRun) -> Sequence[RequestResult]:
         """Take the messages that are there; the other numbers are closed without one."""

@@ -109,7 +109,9 @@ def test_parameters_of_the_wrong_kind_take_nothing() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.4.7-11", "RR-3.1.4.7-28", "RR-3.1.4.7-29", "RR-3.1.4.7-42")
+@pytest.mark.spec(
+    "RR-3.1.4.7-11", "RR-3.1.4.7-28", "RR-3.1.4.7-29", "RR-3.1.4.7-42", "DM-3.1.7.1.11-02"
+)
 def test_a_receive_takes_the_first_that_is_free_and_valid() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await create(client)

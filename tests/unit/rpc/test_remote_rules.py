@@ -192,7 +192,7 @@ def test_journals_and_dead_letters_are_opened_by_their_suffix() -> None:
     reading(scenario)
 
 
-@pytest.mark.spec("RR-3.1.4.7-14")
+@pytest.mark.spec("RR-3.1.4.7-14", "DM-3.1.7.1.11-02")
 def test_nothing_is_read_at_a_cursor_whose_message_is_gone() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one", b"two")

@@ -13,7 +13,7 @@ from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
 from qm.model.values.effects import EffectKind, SequenceSeen
 from qm.model.values.elements import QueuePrivacyLevel
 from qm.model.values.records import FinalAckRow, OutboxRow, decode
-from qm.model.values.rows import PositionFlag
+from qm.model.values.rows import PositionFlag, PositionState
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import sid_from_text
 from qm.wire.errors import ValueOutOfRange
@@ -73,6 +73,7 @@ def test_a_message_enters_its_queue_once(world: World) -> None:
     one, two = world.positions(orders).values()
     assert one.flags == PositionFlag.RECOVERABLE
     assert two.flags == 0
+    assert one.state == two.state == PositionState.AVAILABLE
     assert (one.source_queue_manager, one.message_ordinal) == (PEER, 1)
     assert world.state.references() == {(one.body_index, 0): 1, (one.body_index, 1): 1}
 

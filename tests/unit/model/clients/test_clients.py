@@ -356,6 +356,8 @@ def test_what_a_lookup_misses_is_its_result(world: World) -> None:
     assert status(SelectorKind.EXACT, one) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
     client.receive(opened, is_two_phase=True)
     assert status(SelectorKind.EXACT, two) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+    # Back from the end there is none that is available.
+    assert status(SelectorKind.SEEK_LAST, 0) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
     world.version = VERSION_OF_UNKNOWN_LOOKUPS - 1
     assert status(SelectorKind.EXACT, two + 1) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
 

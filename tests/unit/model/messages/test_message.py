@@ -166,7 +166,18 @@ def test_classes_and_their_codes() -> None:
         "NACK_RECEIVE_TIMEOUT_AT_SENDER": 0xC003,
         "NACK_RECEIVE_REJECTED": 0xC004,
     }
-    assert {*MessageClass, *UnusedMessageClass} == {*codes.values()}
+    short = {  # as [MS-MQMQ] 2.2.18.1.6 has them
+        "NACK_BAD_DEST_QUEUE": "NACK_BAD_DST_Q",
+        "NACK_PURGED": "NACK_DELETED",
+        "NACK_QUEUE_EXCEED_QUOTA": "NACK_Q_EXCEED_QUOTA",
+        "NACK_NOT_TRANSACTIONAL_QUEUE": "NACK_NOT_TRANSACTIONAL_Q",
+        "NACK_NOT_TRANSACTIONAL_MESSAGE": "NACK_NOT_TRANSACTIONAL_MSG",
+        "NACK_QUEUE_DELETED": "NACK_Q_DELETED",
+        "NACK_QUEUE_PURGED": "NACK_Q_PURGED",
+    }
+    assert {one.name: one.value for one in (*MessageClass, *UnusedMessageClass)} == {
+        short.get(name, name): code for name, code in codes.items()
+    }
     for code in (*codes.values(), 0x1234, 0x800D):
         message = with_(message_class=code)
         assert packet_of(message).properties.message_class == code
