@@ -415,6 +415,20 @@ def test_what_arrived_is_what_is_in_the_queue(world: World) -> None:
     assert [p.source_queue_manager for p in world.positions(orders).values()][2:] == [OWN]
 
 
+@pytest.mark.spec("QB-3.1.5.11-01")
+@pytest.mark.parametrize("message_class", [0x0002, 0x4000, 0x8000, 0xC001])
+def test_an_acknowledgement_enters_its_queue_as_any_message(
+    world: World, message_class: int
+) -> None:
+    admin = world.create("admin")
+    raw = packet(7, to="admin", properties={"message_class": message_class}, body=b"returned")
+    assert world.arrive(raw, raw) == [ACCEPTED, TransferVerdict.DUPLICATE]
+    assert classes(world, admin) == [message_class]
+    client = world.client()
+    (taken,) = client.receive(client.open("DIRECT=OS:vhost\\admin", 0))
+    assert taken.message_ordinal == 7
+
+
 @pytest.mark.spec("QB-3.1.5.8.10-01", "DM-3.1.1.12-31")
 def test_arrival_is_acknowledged_unless_the_queue_is_a_service_queue(world: World) -> None:
     admin = world.create("admin")

@@ -102,10 +102,15 @@ def test_a_signature_that_does_not_match_refuses(world: World, signature: Signat
     set_manager(world, send_insecure_nacks=True)
     admin = world.create("admin")
     both(world, "orders")
+    orders = queries.find_by_path(world.machine.view, "vhost\\orders").queue_id
     bad = MessageClass.NACK_BAD_SIGNATURE
-    assert refused(world, "orders", facts(ALICE, signature=signature), 1) == bad
+    said = facts(ALICE, signature=signature)
+    assert refused(world, "orders", said, 1) == bad
     assert told(world, admin) == [bad, bad]
     assert final_acks(world) == [bad]
+    assert world.arrive(packet(9, to="orders", admin_queue=direct("admin")), facts=said) == [bad]
+    assert told(world, admin) == [bad, bad], "who does not ask is not told"
+    assert world.positions(orders) == {}
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-14")
@@ -170,3 +175,8 @@ def test_who_may_write(
     assert refused(world, name, facts(*sids), 1) == (0 if is_let_in else denied)
     assert told(world, admin) == ([] if is_let_in else [denied, denied])
     assert final_acks(world) == ([] if is_let_in else [denied])
+    silent = packet(9, to=name, admin_queue=direct("admin"))
+    assert world.arrive(silent, facts=facts(*sids)) == [0 if is_let_in else denied]
+    assert told(world, admin) == ([] if is_let_in else [denied, denied])
+    queue_id = queries.find_by_path(world.machine.view, f"vhost\\{name}").queue_id
+    assert len(world.positions(queue_id)) == 2 * is_let_in

@@ -84,7 +84,7 @@ def test_what_is_deleted_or_held_is_passed_over() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("DM-3.1.1.3-04", "DM-3.1.3-18", "DM-3.1.3-19")
+@pytest.mark.spec("DM-3.1.1.3-04", "DM-3.1.3-18", "DM-3.1.3-19", "QB-3.1.7.12-01")
 def test_a_locked_queue_transfers_nothing_until_it_is_unlocked() -> None:
     async def scenario() -> None:
         port = free_port(HOST)

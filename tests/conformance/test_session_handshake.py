@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from qm.session import CloseReason, Established, EstablishReceived, SessionConfig, SessionState
+from qm.session import (
+    CloseReason,
+    Established,
+    EstablishReceived,
+    PacketsArrived,
+    SessionConfig,
+    SessionState,
+)
 from qm.session.session import Session
 from qm.session.states import Role
 from qm.wire.guid import GUID_NULL
@@ -43,12 +50,14 @@ def test_initiator_sends_establish_connection_first() -> None:
     assert isinstance(driven.out()[0], ConnectionParameters)
     driven.feed(ConnectionParameters(500, 20_000))
     assert driven.state() is SessionState.OPEN
+    driven.events()
     driven.offer(1, 1)
     driven.feed(message(1))
     assert len(driven.out()) == 1
+    assert driven.event(PacketsArrived).first_position == 1
 
 
-@pytest.mark.spec("QB-2.2.3.1-03", "QB-2.2.3.1-02")
+@pytest.mark.spec("QB-2.2.3.1-03", "QB-2.2.3.1-02", "QB-2.2.1-05", "QB-3.1.5.2.3-01")
 @pytest.mark.parametrize("asked", [US, GUID_NULL])
 def test_guids_of_request_and_response(asked: bytes) -> None:
     driven = acceptor()
@@ -56,6 +65,7 @@ def test_guids_of_request_and_response(asked: bytes) -> None:
     (response,) = driven.out()
     assert isinstance(response, EstablishConnection)
     assert (response.client_guid, response.server_guid) == (THEM, US)
+    assert not response.is_refused
     assert initiator(remote=GUID_NULL).out()[0] == initiator_request(GUID_NULL)
     assert initiator(remote=THEM).out()[0] == initiator_request(THEM)
 
@@ -89,7 +99,9 @@ def test_acceptor_echoes_time_stamp_and_se(is_ping_skipped: bool) -> None:
     assert driven.state() is SessionState.WAITING_CP_MSG
 
 
-@pytest.mark.spec("QB-2.2.3.1-04", "QB-2.2.3.1-06", "QB-2.2.3.1-07", "QB-2.2.3.1-08")
+@pytest.mark.spec(
+    "QB-2.2.3.1-04", "QB-2.2.3.1-06", "QB-2.2.3.1-07", "QB-2.2.3.1-08", "QB-3.1.5.2.3-01"
+)
 @pytest.mark.parametrize(("pinged", "server"), [(False, True), (True, False)])
 def test_request_says_ping_class_and_time(pinged: bool, server: bool) -> None:
     config = SessionConfig(is_server_class=server)

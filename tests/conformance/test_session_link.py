@@ -45,7 +45,7 @@ def opened(*hops: NextHop) -> OutgoingLink:
     return link
 
 
-@pytest.mark.spec("QB-3.1.5.2-01", "QB-2.1-01", "QB-3.1.5.2.2-01")
+@pytest.mark.spec("QB-3.1.5.2-01", "QB-2.1-01", "QB-3.1.5.2.2-01", "QB-3.1.5.2.2-02")
 def test_resolve_then_ping_then_connect() -> None:
     link = OutgoingLink(SessionConfig(), uses_ping=True)
     assert link.next_action() is None
@@ -176,7 +176,7 @@ def test_a_queue_on_hold_keeps_its_state_and_does_not_retry() -> None:
     assert link.next_timer() is None
 
 
-@pytest.mark.spec("QB-3.1.5.2.3-02")
+@pytest.mark.spec("QB-3.1.5.2.3-02", "QB-3.1.5.4.2-01")
 def test_a_queue_on_hold_stays_so_while_its_session_opens() -> None:
     link = OutgoingLink(SessionConfig())
     connecting(link, FIRST)
@@ -187,6 +187,11 @@ def test_a_queue_on_hold_stays_so_while_its_session_opens() -> None:
     link.resume(has_backlog=True)
     seen.append(link.state)
     assert seen == [OutgoingState.ON_HOLD, OutgoingState.WAITING]
+    link.pause()
+    link.establish_received(UTC + 1)
+    link.established(UTC + 2)
+    assert link.state is OutgoingState.ON_HOLD
+    assert statuses(link)[-1] is ConnectionStatus.ESTABLISHED
 
 
 @pytest.mark.spec("QB-3.1.7.13-02", "QB-3.1.5.9-02")

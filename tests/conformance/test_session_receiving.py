@@ -356,6 +356,8 @@ def test_pause_sends_one_acknowledgement_with_a_window_of_one() -> None:
     # again.
     driven.session.commit(3)
     assert driven.acks() == [SessionHeader(3, 3, 1, 64, 64, 64)]
+    driven.wait(300)
+    assert driven.closed() is CloseReason.IDLE
 
 
 @pytest.mark.spec("QB-3.1.7.14-01")
@@ -368,3 +370,11 @@ def test_resume_sends_again() -> None:
     assert driven.session.room == 64
     driven.session.offer(withdrawn, messages(1, 2))
     assert len(driven.out()) == 2
+    # It is in use from then on, though nothing is sent.
+    idle = open_initiator()
+    idle.session.pause()
+    idle.session.resume()
+    idle.wait(300)
+    assert idle.closed() is None
+    idle.wait(300)
+    assert idle.closed() is CloseReason.IDLE

@@ -229,6 +229,13 @@ def test_a_message_that_leaves_late_in_the_period_carries_the_acknowledgement() 
     assert driven.session.next_timer() == pytest.approx(driven.now + 1.0)
     driven.session.commit(2)
     assert driven.acks() == [SessionHeader(2, 2, 1, 3, 3)]
+    # However late: where nothing is to be acknowledged no message carries anything.
+    driven.feed(ack(3, 1, 0b111, sent=2, recoverable_sent=2))
+    driven.wait(2)
+    driven.offer(4, 1)
+    (last,) = driven.out()
+    assert isinstance(last, UserMessage)
+    assert last.session is None
 
 
 def test_order_acks_carry_no_session_header() -> None:

@@ -108,10 +108,13 @@ def test_several_destinations_share_a_signature(client: BlockingClient, level: i
     assert alone.security.signature
 
 
+@pytest.mark.spec("QB-3.1.7.1.4-02")
 def test_hashes(client: BlockingClient) -> None:
     for algorithm in (0x8003, 0x8004, 0x800C, 0x800E):
         client.send(FIRST, signed(b"x", 4, hash_algorithm=algorithm))
-        assert version(taken(client, FIRST)) is SignatureVersion.MSMQ_2
+        message = taken(client, FIRST)
+        assert message.wire.properties.hash_algorithm == algorithm
+        assert version(message) is SignatureVersion.MSMQ_2
     with pytest.raises(MqError):
         client.send(FIRST, signed(b"x", 4, hash_algorithm=0x8001))
 

@@ -83,6 +83,24 @@ def test_nothing_is_acknowledged_before_it_is_committed() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-1.3.5.1-01")
+def test_a_session_is_acknowledged_on_its_own_connection() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            w.consensus.create("orders")
+            first, second = await w.peer(), await w.peer()
+            first.send(*map(packet, (1, 2, 3)))
+            second.send(packet(4))
+            await first.acknowledged(1, 2, 3)
+            await second.acknowledged(4)
+            second.send(packet(5))
+            await second.acknowledged(4, 5)
+            assert first.acked == [1, 2, 3]
+            assert (first.closed, second.closed) == (None, None)
+
+    run(scenario())
+
+
 def test_many_sessions_share_batches_and_keep_their_own_facts() -> None:
     async def scenario() -> None:
         async with world() as w:
@@ -127,6 +145,7 @@ def test_arrivals_during_an_entry_are_one_batch_of_the_next() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.5.8.1-03")
 def test_every_verdict_is_acknowledged_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with world() as w:

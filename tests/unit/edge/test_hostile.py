@@ -14,7 +14,7 @@ import pytest
 from qm.edge.relay import relay
 from qm.edge.tcp import connection, context
 from qm.names.guid import guid_text
-from qm.session import SessionConfig
+from qm.session import CloseReason, SessionConfig
 from qm.wire.headers.session_header import SessionHeader
 from qm.wire.packets.internal import (
     ConnectionParameters,
@@ -359,6 +359,7 @@ def test_connections_beyond_a_limit_are_closed_at_once(
     run(scenario())
 
 
+@pytest.mark.spec("QB-2.2.1-06")
 def test_sessions_of_one_queue_manager_are_limited_after_the_handshake() -> None:
     async def scenario() -> None:
         async with world(sessions_per_queue_manager_max=1) as w:
@@ -366,6 +367,8 @@ def test_sessions_of_one_queue_manager_are_limited_after_the_handshake() -> None
             first = await w.peer()
             second = await w.stranger()
             await until(lambda: second.closed, lambda: second.is_open)
+            assert second.closed is not None
+            assert second.closed.reason is CloseReason.REFUSED_BY_PEER
             await w.closed("not_admitted")
             await w.is_unharmed(queue)
             first.transport.close()

@@ -85,6 +85,7 @@ async def received(client: Client, queue: str) -> ReceivedMessage:
     return found
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-02", "QB-3.1.5.8.3-03", "QB-3.1.5.8.3-04")
 def test_a_signed_message_reaches_a_queue_that_asks_for_signatures() -> None:
     async def scenario() -> None:
         async with alice() as (sender, _):

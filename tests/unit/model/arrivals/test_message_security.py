@@ -93,6 +93,7 @@ def test_signatures_are_judged_by_hash_sender_and_provider(
     assert world.arrive(secured(), facts=facts) == [verdict]
 
 
+@pytest.mark.spec("QB-6-01")
 def test_the_policy_names_the_hashes_that_count(world: World) -> None:
     world.create("orders", authentication=True)
     facts = replace(SIGNED, hash_algorithm=HashAlgorithm.SHA1)

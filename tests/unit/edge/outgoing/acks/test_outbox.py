@@ -91,7 +91,7 @@ def test_a_final_ack_leaves_over_the_session_of_any_edge_until_it_is_acknowledge
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.7.17-04", "QB-3.1.7.17-01")
+@pytest.mark.spec("QB-3.1.7.17-04", "QB-3.1.7.17-01", "QB-3.1.1.3.1-14")
 def test_the_way_back_follows_from_the_name_that_was_used() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
@@ -527,6 +527,22 @@ def test_with_the_timer_an_order_ack_follows_half_a_second_after_the_last_messag
             assert [one.is_recoverable for one in order_acks(cluster.hub.late_messages())] == [
                 False
             ]
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-2.2.4-06")
+def test_an_order_ack_covers_what_was_refused_too() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.hub.session("n3", SESSION)
+            for number in (1, 2):
+                assert arrive(cluster, number) == MessageClass.NACK_BAD_DST_Q
+            cluster.advance(0.51)
+            await until(lambda: order_acks(cluster.hub.late_messages()))
+            (ack,) = order_acks(cluster.hub.late_messages())
+            assert ack.tx_sequence_id == TxSequenceId.from_int(SEQUENCE)
+            assert ack.tx_sequence_number == 2
 
     run(scenario())
 
