@@ -356,6 +356,12 @@ def test_journal_quota_bounds_the_journal_and_nothing_else(world: World) -> None
     journal = world.record(orders).journal_queue
     assert [one.message_ordinal for one in world.positions(journal).values()] == [1, 2]
     assert world.stats(journal).total_bytes == 2048
+    # It can be changed, for what comes later.
+    larger = {"journal_quota": encode_attribute(3)}
+    assert world.one(commands.SetQueue(request(), orders, larger, ())).status == 0
+    assert world.arrive(*(packet(k, body=body) for k in (4, 5))) == [ACCEPTED] * 2
+    assert len(client.receive(client.open("DIRECT=OS:vhost\\orders", 0), 2)) == 2
+    assert [one.message_ordinal for one in world.positions(journal).values()] == [1, 2, 4]
 
 
 def test_a_message_refused_for_quota_with_negative_journaling_is_kept_here(world: World) -> None:

@@ -402,7 +402,15 @@ def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World)
     assert ids(world, journal) == [1]
     (acknowledgement,) = world.messages(admin)
     assert acknowledgement.properties.message_class == 0x4000
+    # Only what is consumed: neither what is purged, nor what nobody received in time.
     client.number = 2
+    for lost in (packet(3), packet(4, time_to_be_received=1)):
+        world.arrive(lost)
+        if ids(world, orders) == [3]:
+            world.one(commands.PurgeQueue(client.request(), orders, ()))
+            world.settle(orders)
+        world.tick(1_000)
+        assert (ids(world, orders), ids(world, journal)) == ([], [1])
     journal_open = client.open(ORDERS + ";JOURNAL", RECEIVE)
     assert [r.message_ordinal for r in client.receive(journal_open)] == [1]
 

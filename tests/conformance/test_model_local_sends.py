@@ -1,0 +1,93 @@
+"""What applications send to queues here enters them as what arrives does [MS-MQDMPR 3.1.7.1.9]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from qm.model.values import commands
+from qm.model.values.effects import Applied
+from qm.wire.codes import ErrorCode
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from tests.conformance.test_model_directory import set_manager
+from tests.unit.model.world import NOW_S, ClientInWorld, World, direct, packet
+
+ORDERS = "DIRECT=OS:vhost\\orders"
+FULL = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def sent(client: ClientInWorld, raw: bytes) -> Applied:
+    """Send a packet to `orders`, and return all that came of it."""
+    world = client.world
+    send = commands.Send.of(client.request(), [(ORDERS, raw)])
+    world.bodies[world.index + 1, 0] = raw
+    return world.apply(structs.replace(send, body_index=world.index + 1, body_offset=100))
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-01", "DM-3.1.7.1.9-02", "DM-3.1.1.2-07")
+@pytest.mark.parametrize("whose", ["queue", "queue manager"])
+def test_a_send_that_exceeds_a_quota_changes_nothing(world: World, whose: str) -> None:
+    orders = world.create("orders", quota=1 if whose == "queue" else 100)
+    if whose == "queue manager":
+        assert set_manager(world, queue_manager_quota=1) == 0
+    client = world.client()
+    for expected in (0, FULL):
+        assert client.send(ORDERS, raw=packet(0, body=bytes(700))).status == expected
+    assert len(world.positions(orders)) == 1
+    assert world.stats(orders).total_bytes == world.counters().total_bytes <= 1024
+    assert world.counters().sequential_id == 1
+
+
+@pytest.mark.spec(
+    "DM-3.1.7.1.9-08", "DM-3.1.7.1.9-10", "DM-3.1.1.12-05", "DM-3.1.1.12-27", "DM-3.1.2.4-03"
+)
+def test_a_message_that_is_sent_here_is_available_acknowledged_and_ends_in_time(
+    world: World,
+) -> None:
+    orders, admin = world.create("orders"), world.create("admin")
+    world.now_ms += 5_000
+    asked: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.PA)},
+    }
+    applied = sent(world.client(), packet(0, time_to_be_received=10, **asked))
+    assert applied.outcomes[0].status == 0
+    assert applied.woken_queue_ids == {orders, admin}
+    (position,) = world.positions(orders).values()
+    assert position.arrival_time == NOW_S + 5
+    (told,) = world.messages(admin)
+    assert told.properties.message_class == MessageClass.ACK_REACH_QUEUE
+    world.tick(4_999)
+    assert len(world.positions(orders)) == 1
+    world.tick(1)
+    assert world.positions(orders) == {}
+
+
+@pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")
+def test_no_time_to_be_received_ends_what_is_sent_here_at_once(world: World) -> None:
+    orders = world.create("orders")
+    client = world.client()
+    for seconds in (0, 0xFFFF_FFFF):
+        assert sent(client, packet(0, time_to_be_received=seconds)).outcomes[0].status == 0
+    (kept,) = world.messages(orders)
+    assert kept.user_header.time_to_be_received == 0xFFFF_FFFF
+    world.tick(0xFFFF_FFFF * 1000 + 1)
+    assert len(world.positions(orders)) == 1
+
+
+@pytest.mark.spec("DM-3.1.1.2-08")
+@pytest.mark.parametrize("authentication", [False, True])
+def test_a_queue_for_authenticated_messages_takes_no_other_from_here(
+    world: World, authentication: bool
+) -> None:
+    orders = world.create("orders", authentication=authentication)
+    refused = ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
+    assert world.client().send(ORDERS).status == (refused if authentication else 0)
+    assert len(world.positions(orders)) == (not authentication)
