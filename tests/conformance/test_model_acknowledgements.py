@@ -207,6 +207,8 @@ def is_told_once(world: World, cause: str) -> None:
         (NR, False, True),  # AckNegReceive
         (NA | NR, False, True),  # AckNackReceive
         (NA | PR | NR, True, True),  # AckFullReceive
+        (NA | PR, True, False),
+        (PA | NR, False, True),
     ],
 )
 @pytest.mark.parametrize("cause", ["received", "deleted", "purged", "expired", "rejected"])

@@ -18,17 +18,28 @@ ORDERS = "DIRECT=OS:vhost\\orders"
 FULL = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
 
 
+in_or_outside = pytest.mark.parametrize(
+    "is_transactional", [False, True], ids=["alone", "in a transaction"]
+)
+
+
 @pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
 def world(request: pytest.FixtureRequest) -> World:
     return World(forgets=request.param)
 
 
-def sent(client: ClientInWorld, raw: bytes) -> Applied:
-    """Send a packet to `orders`, and return all that came of it."""
+def sent(client: ClientInWorld, is_transactional: bool, **more: Any) -> Applied:
+    """Send a packet to `orders`, and return all that came of it: of its commit, if it has one."""
     world = client.world
-    send = commands.Send.of(client.request(), [(ORDERS, raw)])
+    raw = packet(0, sequence=(1, 1, 0) if is_transactional else None, **more)
+    transaction = client.begin(f"t{client.number}") if is_transactional else None
+    send = commands.Send.of(client.request(), [(ORDERS, raw)], transaction=transaction)
     world.bodies[world.index + 1, 0] = raw
-    return world.apply(structs.replace(send, body_index=world.index + 1, body_offset=100))
+    applied = world.apply(structs.replace(send, body_index=world.index + 1, body_offset=100))
+    assert [outcome.status for outcome in applied.outcomes] == [0]
+    if transaction is None:
+        return applied
+    return world.apply(commands.TxCommit(client.request(), transaction))
 
 
 @pytest.mark.spec("DM-3.1.7.1.9-01", "DM-3.1.7.1.9-02", "DM-3.1.1.2-07")
@@ -48,16 +59,18 @@ def test_a_send_that_exceeds_a_quota_changes_nothing(world: World, whose: str) -
 @pytest.mark.spec(
     "DM-3.1.7.1.9-08", "DM-3.1.7.1.9-10", "DM-3.1.1.12-05", "DM-3.1.1.12-27", "DM-3.1.2.4-03"
 )
+@in_or_outside
 def test_a_message_that_is_sent_here_is_available_acknowledged_and_ends_in_time(
-    world: World,
+    world: World, is_transactional: bool
 ) -> None:
-    orders, admin = world.create("orders"), world.create("admin")
+    orders = world.create("orders", transactional=is_transactional)
+    admin = world.create("admin")
     world.now_ms += 5_000
     asked: dict[str, Any] = {
         "admin_queue": direct("admin"),
         "properties": {"flags": int(AcknowledgeFlags.PA)},
     }
-    applied = sent(world.client(), packet(0, time_to_be_received=10, **asked))
+    applied = sent(world.client(), is_transactional, time_to_be_received=10, **asked)
     assert applied.outcomes[0].status == 0
     assert applied.woken_queue_ids == {orders, admin}
     (position,) = world.positions(orders).values()
@@ -71,11 +84,15 @@ def test_a_message_that_is_sent_here_is_available_acknowledged_and_ends_in_time(
 
 
 @pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")
-def test_no_time_to_be_received_ends_what_is_sent_here_at_once(world: World) -> None:
-    orders = world.create("orders")
+@in_or_outside
+def test_no_time_to_be_received_ends_what_is_sent_here_at_once(
+    world: World, is_transactional: bool
+) -> None:
+    orders = world.create("orders", transactional=is_transactional)
     client = world.client()
     for seconds in (0, 0xFFFF_FFFF):
-        assert sent(client, packet(0, time_to_be_received=seconds)).outcomes[0].status == 0
+        applied = sent(client, is_transactional, time_to_be_received=seconds)
+        assert applied.outcomes[0].status == 0
     (kept,) = world.messages(orders)
     assert kept.user_header.time_to_be_received == 0xFFFF_FFFF
     world.tick(0xFFFF_FFFF * 1000 + 1)

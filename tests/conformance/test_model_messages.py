@@ -148,6 +148,18 @@ def test_peeking_at_what_is_locked(world: Orders) -> None:
     assert list(world.state.rows()) == before
 
 
+@pytest.mark.spec("DM-3.1.7.3.3-06")
+@pytest.mark.parametrize("is_peek", [True, False])
+def test_what_is_purged_while_locked_is_not_found(world: Orders, is_peek: bool) -> None:
+    (key,) = world.fill(1)
+    world.c.receive(world.opened, is_two_phase=True)
+    world.allow_peek_when_locked(key)
+    assert world.seek(SelectorKind.EXACT, key)[0] == 0
+    assert world.one(commands.PurgeQueue(world.c.request(), world.orders, ())).status == 0
+    absent = ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+    assert world.seek(SelectorKind.EXACT, key, is_peek=is_peek) == (absent, None)
+
+
 @pytest.mark.spec("DM-3.1.7.1.9-05", "DM-3.1.7.1.9-06", "DM-3.1.7.1.9-04")
 @pytest.mark.parametrize("priority", range(8))
 def test_the_lookup_identifier(priority: int) -> None:

@@ -287,17 +287,22 @@ def test_the_kind_of_queue_and_message_must_agree(world: World) -> None:
 
 
 @pytest.mark.spec("DM-3.1.7.1.9-03", "QB-3.1.5.8-02", "DM-3.1.1.12-34")
-def test_too_late_to_reach_the_queue(world: World) -> None:
+@pytest.mark.parametrize("is_asking", [False, True], ids=["by column", "one by one"])
+def test_too_late_to_reach_the_queue(world: World, is_asking: bool) -> None:
     orders = world.create("orders")
-    late = packet(1, time_to_reach_queue=10, sent_time=NOW_S - 11)
-    just = packet(2, time_to_reach_queue=10, sent_time=NOW_S - 10)
-    ahead = packet(3, time_to_reach_queue=0, sent_time=NOW_S + 3600)
-    assert world.arrive(late, just, ahead) == [
+    asked = asking(AcknowledgeFlags.PA) | {"admin_queue": direct("admin")} if is_asking else {}
+    late = packet(1, time_to_reach_queue=10, sent_time=NOW_S - 11, **asked)
+    just = packet(2, time_to_reach_queue=10, sent_time=NOW_S - 10, **asked)
+    ahead = packet(3, time_to_reach_queue=0, sent_time=NOW_S + 3600, **asked)
+    ever = packet(4, time_to_reach_queue=0xFFFF_FFFF, sent_time=0, **asked)
+    assert world.arrive(late, just, ahead, ever) == [
         MessageClass.NACK_REACH_QUEUE_TIMEOUT,
         ACCEPTED,
         ACCEPTED,
+        ACCEPTED,
     ]
-    assert len(world.positions(orders)) == 2
+    arrived = [one.message_ordinal for one in world.positions(orders).values()]
+    assert arrived == [2, 3, 4]
 
 
 @pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")

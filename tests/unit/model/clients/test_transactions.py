@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from qm.model import queries
+from qm.model.clients.transactions import TRANSACTION_RECORD
 from qm.model.machine import Machine
 from qm.model.state.ledger import META_COUNTERS
 from qm.model.state.tables import Table
@@ -63,6 +64,10 @@ def test_a_commit_ends_its_operations_in_the_order_in_which_they_were_made(two: 
     assert two.c.commit(tx) == 0
     assert two.ordinals(journal) == [3, 1, 2]
     assert two.tables() & LEFT_BEHIND == set()
+    # It is in the collection no more: only its outcome is remembered, for who asks again.
+    assert [key for table, key, _ in two.state.rows() if table == Table.TRANSACTION] == [
+        TRANSACTION_RECORD + tx
+    ]
 
 
 @pytest.mark.spec("DM-3.1.4.4-02", "DM-3.1.4.4-05", "DM-3.1.7.1.9-09", "DM-3.1.7.1.10-11")
@@ -103,7 +108,8 @@ def test_an_abort_leaves_everything_as_it_was(two: Two) -> None:
     two.c.send(B, transaction=tx)
     aborted = two.apply(commands.TxAbort(two.c.request(), tx))
     assert aborted.outcomes[0].status == 0
-    assert effects(aborted).count((EffectKind.UNLOCKED, two.a)) == 3
+    rolled_back = (EffectKind.ROLLED_BACK, two.b)
+    assert sorted(effects(aborted)) == sorted([(EffectKind.UNLOCKED, two.a)] * 3 + [rolled_back])
     assert aborted.woken_queue_ids == {two.a}
     assert two.positions(subqueue) == {}
     after = two.positions(two.a)

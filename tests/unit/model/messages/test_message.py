@@ -408,6 +408,10 @@ def test_fields_of_the_user_and_base_headers() -> None:
         tracing_requested=True,
         delivery_guarantee=DeliveryGuarantee.RECOVERABLE,
         negative_journaling_requested=True,
+        administration_queue_type=AdministrationQueueType.DIRECT_QUEUE,
+        administration_queue_format_name="DIRECT=OS:far\\admin",
+        response_queue_type=ResponseQueueType.DIRECT_QUEUE,
+        response_queue_format_name="DIRECT=OS:far\\answers",
     )
     packet = packet_of(message)
     header = packet.user_header
@@ -415,10 +419,17 @@ def test_fields_of_the_user_and_base_headers() -> None:
     assert (header.connector_type, header.message_id) == (b"K" * 16, 77)
     assert (header.sent_time, header.time_to_be_received) == (1_700_000_000, 99)
     assert (header.is_recoverable, header.has_negative_journaling) == (True, True)
+    assert not header.has_positive_journaling
+    assert header.admin_queue == DirectQueueFormatName("OS:far\\admin")
+    assert header.response_queue == DirectQueueFormatName("OS:far\\answers")
     assert (packet.priority, packet.is_traced, packet.time_to_reach_queue) == (5, True, 11)
     found = again(message)
     assert found == message
     assert found.identifier == ObjectId(found.source_machine_identifier, 77)
+    other = with_(positive_journaling_requested=True)
+    assert packet_of(other).user_header.has_positive_journaling
+    assert not packet_of(other).user_header.has_negative_journaling
+    assert again(other) == other
 
 
 @pytest.mark.spec("DM-3.1.7.1.31-14", "DM-3.1.1.12-38")
