@@ -12,9 +12,10 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
+from qm.session.handshake import recoverable_ack_send_timeout_ms
 from qm.session.session import Session
 from qm.session.states import Role
-from qm.wire.guid import GUID_NULL
+from qm.wire.guid import GUID_NULL, Guid
 from qm.wire.packets.internal import ConnectionParameters, EstablishConnection
 from qm.wire.packets.packet import parse_packet, write_packet
 from tests.unit.session.builders import (
@@ -80,17 +81,19 @@ def initiator_request(server: bytes) -> EstablishConnection:
     "QB-2.2.3.1-04", "QB-2.2.3.1-06", "QB-3.1.5.3.1-01", "QB-3.1.5.3.1-03", "QB-2.2.3.1-10"
 )
 @pytest.mark.parametrize("is_ping_skipped", [False, True])
-def test_acceptor_echoes_time_stamp_and_se(is_ping_skipped: bool) -> None:
+@pytest.mark.parametrize("asked_for", [US, GUID_NULL], ids=["our GUID", "zeros"])
+def test_acceptor_echoes_time_stamp_and_se(is_ping_skipped: bool, asked_for: Guid) -> None:
     driven = acceptor()
     driven.feed(
         EstablishConnection(
-            THEM, US, 0xFFFF_FFF0, is_ping_skipped=is_ping_skipped, padding=b"\x01" * 512
+            THEM, asked_for, 0xFFFF_FFF0, is_ping_skipped=is_ping_skipped, padding=b"\x01" * 512
         )
     )
     raw = driven.session.take_outgoing(NOW)
     assert (len(raw), raw[2] & 0x08, raw[16:20]) == (572, 0x08, b"\0\0\x02\0")
     response = parse_packet(raw, 0, len(raw))[0]
     assert isinstance(response, EstablishConnection)
+    assert (response.client_guid, response.server_guid) == (THEM, US)
     assert response.time_stamp == 0xFFFF_FFF0
     assert response.is_ping_skipped is is_ping_skipped
     assert response.padding == b"\x5a" * 512
@@ -225,10 +228,12 @@ def test_initiator_learns_the_guid_behind_a_direct_name() -> None:
 def test_initiator_proposes_eight_round_trips(round_trip_ms: int, timeout_ms: int) -> None:
     driven = initiator(SessionConfig(window_size=33, ack_wait_timeout_ms=30_000))
     driven.out()
-    # The answer echoes a time stamp before the 32-bit wrap, if need be.
     driven.feed(establish(US, THEM, (int(NOW * 1000) - round_trip_ms) & 0xFFFF_FFFF))
     assert driven.out() == [ConnectionParameters(timeout_ms, 30_000, 33)]
     assert driven.state() is SessionState.WAITING_CPR_MSG
+    # The clock may have passed 2^32 ms since the request.
+    wrapped = recoverable_ack_send_timeout_ms(-round_trip_ms & 0xFFFF_FFFF, 0.0)
+    assert wrapped == timeout_ms
 
 
 @pytest.mark.spec("QB-3.1.5.4.1-01", "QB-3.1.5.4.1-02", "QB-3.1.5.4.1-03", "QB-2.2.2.1-03")

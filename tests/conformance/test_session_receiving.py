@@ -221,6 +221,10 @@ def test_thirty_two_recoverable_messages_are_acknowledged_at_once() -> None:
     ]
     driven.session.commit(80)
     assert driven.acks() == [SessionHeader(80, 80, 1, window_size=200)]
+    # An express one between them has no number of theirs.
+    driven.feed(message(81, KIND_EXPRESS), message(82), ack(0, sent=82, recoverable_sent=81))
+    driven.session.commit(82)
+    assert driven.acks() == [SessionHeader(82, 81, 1, window_size=200)]
 
 
 @pytest.mark.spec("QB-3.1.1.6.1-04", "QB-3.1.1.3.1-10", "QB-2.2.2.1-03")

@@ -125,6 +125,12 @@ def test_ack_sequence_number_releases_express_messages() -> None:
     driven.out()
     driven.feed(ack(6))
     assert released(driven) == [4, 5, 6]
+    # Among recoverable ones, that the peer has not named, only those that are express.
+    mixed = [*messages(7, 1, KIND_RECOVERABLE), *messages(8, 1, KIND_EXPRESS)]
+    driven.session.offer([7, 8], mixed)
+    driven.out()
+    driven.feed(ack(8))
+    assert released(driven) == [8]
 
 
 @pytest.mark.spec("QB-3.1.5.5.1-01")
@@ -191,6 +197,14 @@ def test_session_acknowledgements_release_no_transactional_message() -> None:
     event = driven.event(AcksReceived)
     assert event.released == [4]
     assert event.retained == [1, 2, 3]
+    # Nor where kinds are mixed in what leaves together.
+    kinds = (KIND_TRANSACTIONAL, KIND_EXPRESS, KIND_RECOVERABLE)
+    mixed = [packet for k, kind in enumerate(kinds) for packet in messages(5 + k, 1, kind)]
+    driven.session.offer(range(5, 8), mixed)
+    driven.out()
+    driven.feed(ack(7, 5, 0b11))
+    event = driven.event(AcksReceived)
+    assert (event.released, event.retained) == ([6, 7], [5])
 
 
 @pytest.mark.spec("QB-3.1.5.5.1-02", "QB-3.1.1.6-01")

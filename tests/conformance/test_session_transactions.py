@@ -85,6 +85,11 @@ def test_progress_takes_the_interval_back_to_the_first() -> None:
     assert schedule.resend_interval_index == 4
     schedule.order_acked(600.0, progress=True, unacked=0)
     assert (schedule.resend_interval_index, schedule.resend_interval_s) == (0, 30)
+    # The last interval is followed by no other.
+    schedule.sent(600.0)
+    for expected in (1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9):
+        assert schedule.handle_timer(schedule.next_timer() or 0)
+        assert schedule.resend_interval_index == expected
 
 
 @pytest.mark.spec("QB-3.1.2.6-01", "QB-3.1.3.2-03", "QB-3.1.3.2-02")
@@ -266,6 +271,10 @@ def test_only_what_is_neither_in_flight_nor_acknowledged_is_dispatched() -> None
     assert table.dispatch(2) == []
     table.withdrawn([7, 101])
     assert table.dispatch(2) == [7]
+    # It went out, was taken back and is acknowledged after all.
+    table.withdrawn([7])
+    table.session_acked([], [7])
+    assert table.dispatch(2) == []
 
 
 @pytest.mark.spec("QB-3.1.1.3.1.1-01")
