@@ -128,7 +128,7 @@ def test_quotas_of_the_queue_manager_count_kilobytes_of_all_its_queues(world: Wo
     names = ("one", "two", "three")
     for name in names:
         world.create(name)
-    asking = {"has_negative_journaling": True, "time_to_be_received": 60}
+    asking: dict[str, Any] = {"has_negative_journaling": True, "time_to_be_received": 60}
     packets = [packet(n, to=to, body=bytes(700), **asking) for n, to in enumerate(names, start=1)]
     assert 768 < len(packets[0]) <= 1024
     assert set_manager(world, queue_manager_quota=2) == 0
