@@ -19,6 +19,7 @@ from qm.node.config.addresses import AddressBook, address_of, host_and_port
 from qm.node.config.schema import NodeConfig
 from qm.node.config.tls import Identities
 from qm.node.http import Health, HttpServer
+from qm.node.leader.pod_events import REMOVED, PodEvents
 from qm.node.membership import birth
 from qm.node.membership.automatic_entry import Entry, MemberRemoved
 from qm.node.membership.former_member import FormerMember
@@ -89,6 +90,7 @@ class Node(Health):
         )
         self._former = FormerMember(config.data)
         self._entry = Entry(config, self._begun_cluster)
+        self._events = PodEvents(config.kubernetes, config.name)
         self._entering: asyncio.Task[None] | None = None
         http = config.http
         self._http = HttpServer(
@@ -126,13 +128,18 @@ class Node(Health):
             self._entering.add_done_callback(self._on_entered)
 
     async def _enter(self) -> None:
+        watching = asyncio.create_task(self._events.watch(lambda: self._entry.waits_for))
         try:
             await self._entry.run()
         except MemberRemoved as error:
             await asyncio.to_thread(self._former.note, str(error))
-            self._die(f"{error} was removed: this node starts again as a new member")
+            why = f"{error} was removed: this node starts again as a new member"
+            await self._events.tell(REMOVED, why)
+            self._die(why)
         else:
             await asyncio.to_thread(self._former.forget)
+        finally:
+            watching.cancel()
 
     def _on_entered(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -46,11 +46,13 @@ class Release:
         network: str,
         pods_max: int,
         server: type[ApiServer] = ApiServer,
+        name: str | None = None,
     ) -> None:
+        """`name`: of the release; None: the chart's."""
         (folder / "kubernetes").mkdir(parents=True)
         self.server = server(folder / "kubernetes")
         (self.server.account / "token").write_text(TOKEN)
-        self.objects = render(values)
+        self.objects = render(values, name=name)
         self.folder = folder
         spec = one(self.objects, "StatefulSet")
         self.name: str = spec["metadata"]["name"]
@@ -127,7 +129,11 @@ class Release:
         return process.returncode, said.decode()
 
     async def run(
-        self, arguments: list[str], environment: dict[str, str], output: Any
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        output: Any,
+        errors: int = asyncio.subprocess.STDOUT,
     ) -> asyncio.subprocess.Process:
         """Start `qm` where the release's DNS names are known."""
         hosts = self.folder / "hosts"
@@ -140,8 +146,12 @@ class Release:
             cwd=ROOT,
             env={"PATH": os.environ["PATH"], **environment},
             stdout=output,
-            stderr=asyncio.subprocess.STDOUT,
+            stderr=errors,
         )
+
+
+class PodEnded(AssertionError):
+    """Its container ended instead of getting ready."""
 
 
 class Pod:
@@ -171,6 +181,7 @@ class Pod:
         fields = {
             "metadata.name": self.name,
             "metadata.namespace": NAMESPACE,
+            "metadata.uid": f"uid-of-{self.name}",
             "status.podIP": self.address,
         }
         found: dict[str, str] = {}
@@ -199,7 +210,8 @@ class Pod:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
             for _ in range(int(START_S / 0.1)):
                 assert self._process is not None
-                assert self._process.returncode is None, self.log.read_text()
+                if self._process.returncode is not None:
+                    raise PodEnded(self.log.read_text())
                 try:
                     url = f"http://{self.address}:{HTTP_PORT}{probe}"
                     async with session.get(url) as response:

@@ -43,10 +43,12 @@ def everything() -> Object:
     return values
 
 
-def render(values: Object, revision: int = 1) -> list[Object]:
+def render(
+    values: Object, revision: int = 1, name: str | None = None, namespace: str | None = None
+) -> list[Object]:
     """Return the objects, after checking the values against the schema as an installation does."""
     chart().validate_schema(values)
-    texts = chart().render(values, revision=revision)
+    texts = chart().render(values, revision=revision, name=name, namespace=namespace)
     return [
         found
         for name, text in sorted(texts.items())

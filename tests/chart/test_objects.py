@@ -399,11 +399,12 @@ def test_the_releases_own_tools_reach_it_whoever_else_is_let_in() -> None:
 def test_the_leader_service_selects_by_label_and_may_only_patch_members() -> None:
     objects = render(everything())
     assert one(objects, "Service", "-leader")["spec"]["selector"]["quorate.io/role"] == "leader"
-    asking, rule = one(objects, "Role", "-node")["rules"]
+    asking, telling, rule = one(objects, "Role", "-node")["rules"]
     assert (asking["resources"], asking["verbs"]) == (["statefulsets"], ["get"])
+    assert (telling["resources"], telling["verbs"]) == (["events"], ["create"])
     assert rule["verbs"] == ["patch"]
     assert all(name.rpartition("-")[2].isdecimal() for name in rule["resourceNames"])
-    assert one(render(TLS), "Role")["rules"] == [asking]
+    assert one(render(TLS), "Role")["rules"] == [asking, telling]
     assert node_config(objects)["kubernetes"]["label_leader"] is True
     assert node_config(render(TLS))["kubernetes"]["label_leader"] is False
 

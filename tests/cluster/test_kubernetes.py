@@ -1,9 +1,11 @@
 """A leader's label and a pod scaled away, at an API server that speaks as Kubernetes' does."""
 
+import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +16,7 @@ from qm.cli.cluster.prestop import leave
 from qm.client.calls import Calls, Tls
 from qm.node.config.schema import API_PORT, KubernetesSection, NodeConfig
 from qm.node.leader.kubernetes import LABEL, ApiServerRefused, is_scaled_away
+from qm.node.leader.pod_events import REMOVED, TEXT_MAX_CHARS, WAITS, PodEvents
 from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from tests.cluster.harness import cluster, run, until
 from tests.cluster.test_membership import members, propose
@@ -40,6 +43,8 @@ class ApiServer:
         self.url = ""
         self.labels: dict[str, str] = {}
         self.refused = 0
+        self.events: list[Any] = []
+        """What pods had to say."""
         self.replicas: int | None = None
         """Of every StatefulSet; None: there is none."""
 
@@ -60,6 +65,7 @@ class ApiServer:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.patch(f"{CORE}/pods/{{pod}}", self._patch),
+            web.post(f"{CORE}/events", self._add_event),
             web.get(f"{APPS}/statefulsets/{{name}}", self._stateful_set),
         ]
 
@@ -67,6 +73,10 @@ class ApiServer:
         if self.replicas is None:
             return web.json_response({"message": "not found"}, status=404)
         return web.json_response({"spec": {"replicas": self.replicas}})
+
+    async def _add_event(self, request: web.Request) -> web.Response:
+        self.events.append(await request.json())
+        return web.json_response({}, status=201)
 
     async def _patch(self, request: web.Request) -> web.Response:
         if request.headers["Authorization"] != f"Bearer {TOKEN}":
@@ -129,6 +139,39 @@ def test_a_pod_is_scaled_away_when_its_stateful_set_has_fewer_but_some(tmp_path:
             assert not await is_scaled_away(KubernetesSection(), "n-3")
         with pytest.raises(ApiServerRefused, match="ClientConnector"):
             await is_scaled_away(section, "n-3")
+
+    run(scenario())
+
+
+def test_a_pod_says_once_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qm.node.leader.pod_events.TELL_AFTER_S", 0.01)
+    server = ApiServer(tmp_path)
+
+    async def scenario() -> None:
+        async with server.serving():
+            section = KubernetesSection(
+                pod_uid="a-uid", api_server=server.url, service_account=server.account
+            )
+            reason = "n-1 does not answer"
+            watching = asyncio.create_task(PodEvents(section, "n-0").watch(lambda: reason))
+            await until(lambda: server.events, lambda: server.events)
+            reason = "x" * (TEXT_MAX_CHARS + 1)
+            await until(lambda: len(server.events) == 2, lambda: server.events)
+            watching.cancel()
+            await PodEvents(section, "n-0").tell(REMOVED, "n-0.1 was removed")
+            first, second, last = server.events
+            assert (first["reason"], first["message"]) == (WAITS, "n-1 does not answer")
+            assert second["message"] == "x" * TEXT_MAX_CHARS
+            assert last["reason"] == REMOVED
+            pod = {"apiVersion": "v1", "kind": "Pod", "name": "n-0", "uid": "a-uid"}
+            assert first["involvedObject"] == pod | {"namespace": "messaging"}
+            # Elsewhere than in Kubernetes there is nobody to tell.
+            nowhere = KubernetesSection(api_server=server.url, service_account=tmp_path / "none")
+            await PodEvents(nowhere, "n-0").watch(lambda: reason)
+            await PodEvents(nowhere, "n-0").tell(REMOVED, "n-0.1 was removed")
+            refused = msgspec.structs.replace(nowhere, pod_uid="a-uid")
+            await PodEvents(refused, "n-0").tell(REMOVED, "n-0.1 was removed")
+            assert len(server.events) == 3
 
     run(scenario())
 

@@ -352,6 +352,8 @@ class KubernetesSection(Section, frozen=True, kw_only=True):
     """StatefulSet of this pod: `qm node prestop`, or the leader if the pod was killed before,
     removes a node from the cluster when the StatefulSet is scaled to pods below it, but not to
     none; empty = never."""
+    pod_uid: str = ""
+    """Identity of this pod, for events that say why it does not serve; empty = none are made."""
     api_server: str = "https://kubernetes.default.svc"
     """URL of the API server."""
     service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -23,7 +23,7 @@ FOLLOWER: Final = "follower"
 LOOK_EVERY_S: Final = 0.5
 CALL_TIMEOUT_S: Final = 5.0
 _ANSWER_MAX_CHARS: Final = 1024
-_DONE: Final = (HTTPStatus.OK, HTTPStatus.ACCEPTED)
+_DONE: Final = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
 _JSON: Final = "application/json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 
@@ -87,7 +87,7 @@ class ApiServer:
 
     async def call(self, method: str, api: str, name: str, change: object = None) -> Any:
         """Return the server's answer about an object of the namespace; `change` is a merge patch,
-        or the options of a deletion. Raises NotFound, ApiServerRefused.
+        the options of a deletion, or a new object. Raises NotFound, ApiServerRefused.
         """
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
         try:
