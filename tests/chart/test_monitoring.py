@@ -111,3 +111,20 @@ def test_promtool_accepts_the_rules_and_their_cases() -> None:
         ["promtool", "test", "rules", str(RULE_TESTS)], capture_output=True, text=True, check=False
     )
     assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_machines_of_their_own_get_the_labels_that_alerts_and_dashboards_ask_for() -> None:
+    config = ROOT / "deploy" / "prometheus" / "prometheus.yml"
+    checked = subprocess.run(
+        ["promtool", "check", "config", str(config)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    found = yaml.safe_load(config.read_text(encoding="utf-8"))
+    assert [(config.parent / file).resolve() for file in found["rule_files"]] == [ALERTS]
+    (job,) = found["scrape_configs"]
+    (relabel,) = job["relabel_configs"]
+    given = {relabel["target_label"]: relabel["regex"], **job["static_configs"][0]["labels"]}
+    assert given.keys() == {"namespace", "pod"}
+    named = re.fullmatch(given["pod"], job["static_configs"][0]["targets"][0])
+    assert named is not None
+    assert named[1] == "n1.example.com"
