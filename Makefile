@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit ledger architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
-	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc test-domain bench bench-entry test-chart test-console test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc test-domain bench bench-entry test-chart test-console test-kubernetes test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -78,7 +78,7 @@ proto-check: setup  ## fail if generated code is not current
 
 # In two processes what needs one core; clusters of processes need both.
 PROCESSES := $(addprefix tests/cluster/test_,demo.py drill.py objects.py processes.py remote_readers.py)
-SLOW := tests/chart tests/console tests/drills tests/spark
+SLOW := tests/chart tests/console tests/drills tests/kubernetes tests/spark
 CLAIMS := build/claims
 unit: setup  ## run all tests but the slow suites
 	rm -rf $(CLAIMS)
@@ -98,6 +98,9 @@ $(CHECKOV): requirements-checkov.lock | $(VENV)/bin/python
 test-chart: $(CHART) $(CHECKOV)  ## render the Helm chart and check its objects, alerts and dashboards (needs promtool)
 	$(BIN)/yamllint -s -c helm/.yamllint helm/quorate/values.yaml helm/quorate/examples helm/quorate/files tests/chart
 	$(BIN)/python -m pytest -q tests/chart
+
+test-kubernetes: setup  ## install, scale, drain and upgrade a release under load (KUBECONFIG, kubectl, helm, QUORATE_IMAGE=)
+	$(BIN)/python -m pytest -q -x tests/kubernetes
 
 test-console: $(CONSOLE)  ## open every page of the console in a browser, kill the leader under it (needs chromium)
 	$(BIN)/python -m pytest -q tests/console

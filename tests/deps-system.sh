@@ -53,6 +53,13 @@ for tool in keepalived haproxy nft; do
     fi
 done
 
+# `make test-kubernetes` also needs a cluster and helm, and says so itself; `make test-chart` tries parts of it.
+if command -v kubectl >/dev/null 2>&1; then
+    echo "deps-system: kubectl found"
+else
+    echo "deps-system: no kubectl; test-chart needs 1.31 or newer: https://kubernetes.io/docs/tasks/tools/"
+fi
+
 # `make drills` sets nodes' clocks with it; without it that scenario is refused.
 if compgen -G "/usr/lib/*/faketime/libfaketimeMT.so.1" >/dev/null; then
     echo "deps-system: libfaketime found"
