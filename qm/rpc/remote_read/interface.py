@@ -210,7 +210,7 @@ _STARTED: Final = Parameters(
         "status": U32,
     },
 )
-_END: Final = Parameters(EndIn, {"handle": HANDLE, "ack": Ranged(U16, 1, 2), "request": U32})
+_END: Final = Parameters(EndIn, {"handle": HANDLE, "ack": Ranged(U32, 1, 2), "request": U32})
 
 REMOTE_READ: Final = Interface(
     "RemoteRead",

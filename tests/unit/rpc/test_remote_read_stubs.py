@@ -60,6 +60,7 @@ def test_stubs_that_contradict_themselves_are_refused() -> None:
     for opnum, raw in (
         (9, end[:20] + b"\3" + end[21:]),
         (9, end[:20] + b"\0" + end[21:]),
+        (9, end[:22] + b"\1" + end[23:]),
         (12, enlist[:16] + b"\1\0\2\0" + enlist[20:]),
         (12, enlist[:16] + b"\7\0\0\0" + enlist[20:]),
         (2, opened[:4] + b"\1" + opened[5:]),
