@@ -7,7 +7,7 @@ gets the fault (RP-A9, RP-A10).
 from typing import Final
 
 from qm.rpc.limits import SECURITY_CONTEXTS_PER_CONNECTION_MAX
-from qm.rpc.pdu.codes import AuthLevel, AuthType, FaultStatus
+from qm.rpc.pdu.codes import AuthLevel, FaultStatus
 from qm.rpc.pdu.header import Pdu, Trailer
 from qm.rpc.security.provider import (
     ANONYMOUS,
@@ -93,7 +93,7 @@ class SecurityContexts:
         if context is None or context.provider.is_done:
             raise NoExchange("auth3 without an exchange that waits for it")
         agrees = (context.auth_type, context.level) == (trailer.auth_type, _level(trailer))
-        if not agrees or trailer.auth_type == AuthType.SPNEGO:
+        if not agrees or not context.provider.ends_by_auth3:
             context.has_failed = True
             raise SecurityRefused("auth3 does not belong to this exchange (RP-A9)")
         try:

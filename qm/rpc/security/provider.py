@@ -53,6 +53,11 @@ class Provider(Protocol):
     def identity(self) -> Identity:
         """Who the peer is; only once it is done."""
 
+    @property
+    def ends_by_auth3(self) -> bool:
+        """Whether the last leg may come in auth3, which has no answer."""
+        return True
+
     def step(self, token: bytes) -> bytes:
         """Take the peer's next token, return ours, which may be empty. Raises SecurityRefused."""
 

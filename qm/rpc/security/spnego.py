@@ -38,7 +38,7 @@ class SpnegoAcceptor(Provider):
         """The client's list, DER as received: what the MICs are made of."""
         self._needs_mic = False
         self._is_raw = False
-        """The client sent NTLM without SPNEGO under this type."""
+        """The client sent NTLM without SPNEGO under this type, as Wine does."""
         self._is_done = False
 
     @property
@@ -50,6 +50,11 @@ class SpnegoAcceptor(Provider):
     @override
     def identity(self) -> Identity:
         return self._mechanism().identity
+
+    @property
+    @override
+    def ends_by_auth3(self) -> bool:
+        return self._is_raw
 
     @override
     def step(self, token: bytes) -> bytes:

@@ -59,11 +59,18 @@ class Secured(Client):
         return client
 
     def signed(
-        self, client: Provider, stub: bytes, *, flags: int, named: int = 1, level: int = 5
+        self,
+        client: Provider,
+        stub: bytes,
+        *,
+        flags: int,
+        named: int = 1,
+        level: int = 5,
+        auth_type: int = NTLM,
     ) -> list[Pdu]:
         """Send a fragment of call 5, signed by `client`, naming any context."""
         head = request_head(0, 0, len(stub))
-        trailer = write_trailer(NTLM, level, 0, named)
+        trailer = write_trailer(auth_type, level, 0, named)
         header = write_header(PduType.REQUEST, flags, 5, 24 + len(stub) + 8 + 16, 16)
         buffers = Buffers(header + head, stub, trailer)
         body, token = client.protect(AuthLevel.INTEGRITY, buffers, signs_header=True)
@@ -210,3 +217,15 @@ def test_spnego_cannot_end_by_auth3() -> None:
     raw = write_pdu(PduType.AUTH3, WHOLE, 1, bytes(4), Trailer(9, 5, 1, token))
     assert client.send(raw) == []
     assert status_of(client.request(2)) == ACCESS_DENIED
+
+
+def test_ntlm_without_spnego_under_its_type_ends_by_auth3() -> None:
+    client, mine = bound(), logon()
+    answer = client.leg(mine.step(b""), auth_type=AuthType.SPNEGO)
+    assert answer.trailer is not None
+    token = mine.step(answer.trailer.token)
+    raw = write_pdu(PduType.AUTH3, WHOLE, 1, bytes(4), Trailer(9, 5, 1, token))
+    assert client.send(raw) == []
+    assert client.signed(mine, b"ab", flags=WHOLE, auth_type=AuthType.SPNEGO) == []
+    call = client.call()
+    assert (call.stub, call.identity.name) == (b"ab", "alice")
