@@ -253,8 +253,9 @@ $(KERBEROS): requirements-kerberos.lock $(DEV)
 test-domain: setup $(KERBEROS) $(IMPACKET)/.installed  ## read from a node by Kerberos in a domain of Samba's (root, samba-ad-dc)
 	$(BIN)/python -m tests.rpc_peers.domain $(IMPACKET)/bin/python
 
-test-rpc: setup $(IMPACKET)/.installed  ## ask a node with impacket and by Samba's PDU tests (root)
+test-rpc: setup $(IMPACKET)/.installed  ## ask nodes with impacket, by Samba's PDU tests and with programs on Wine (root)
 	$(BIN)/python -m tests.rpc_peers $(IMPACKET)/bin/python
+	$(BIN)/python -m tests.rpc_peers.wine_programs
 
 bench-log: setup  ## benchmark the log against a bare pwrite and fdatasync loop
 	$(BIN)/python -m tests.bench.log

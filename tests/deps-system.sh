@@ -92,6 +92,18 @@ else
     echo "deps-system: no samba; test-rpc needs it: apt-get install --no-install-recommends samba python3-samba samba-testsuite smbclient"
 fi
 
+# Where there is Wine, it runs programs on that, too.
+missing=""
+for tool in wine winegcc widl ntlm_auth gcc; do
+    command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
+done
+[ -e /usr/include/wine/wine/windows/rpc.h ] || missing="$missing rpc.h"
+if [ -z "$missing" ]; then
+    echo "deps-system: wine found"
+else
+    echo "deps-system: no wine ($missing ); test-rpc leaves it out: apt-get install --no-install-recommends wine wine64 wine64-tools libwine-dev gcc libc6-dev winbind"
+fi
+
 # `make test-domain` logs on to a node by an Active Directory of Samba's; its client is built from source.
 missing=""
 for tool in samba-tool kinit ldbmodify krb5-config; do

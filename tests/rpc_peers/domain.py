@@ -23,6 +23,7 @@ from qm.rpc.security.kerberos import KerberosClient
 from qm.rpc.security.provider import Provider
 from qm.rpc.security.spnego import OID_KERBEROS, OID_KERBEROS_MS, SpnegoClient
 from tests.cluster.harness import run
+from tests.rpc_peers import namespace
 from tests.unit.rpc.reading import ORDERS, RPC_PORT, RemoteReader, RpcWorld, rpc_world, with_orders
 
 HERE = Path(__file__).parent
@@ -219,16 +220,6 @@ async def main(python: str) -> None:
             await refused()
 
 
-def in_namespace(arguments: list[str]) -> None:
-    """Go on in a network namespace of this process, in which /etc/hosts is its own."""
-    if os.environ.get("QUORATE_IN_DOMAIN"):
-        return
-    os.environ["QUORATE_IN_DOMAIN"] = "1"
-    script = 'ip link set lo up && exec "$@"'
-    again = [sys.executable, "-m", "tests.rpc_peers.domain", *arguments]
-    os.execvp("unshare", ["unshare", "--net", "--mount", "sh", "-c", script, "sh", *again])
-
-
 if __name__ == "__main__":
-    in_namespace(sys.argv[1:])
+    namespace.enter("tests.rpc_peers.domain", sys.argv[1:])
     run(main(sys.argv[1]))
