@@ -58,7 +58,7 @@ LOGONS: Final = (
 """User, password, level and service, and the status of an open."""
 
 
-DISCRIMINANT: Final = re.compile(r"0x8,(\t/\* FIXME: always FC_LONG \*/\n\s*0x([0-9a-f]+),)")
+DISCRIMINANT: Final = re.compile(r"0x8,(\t/\* \w+: always FC_LONG \*/\n\s*0x([0-9a-f]+),)")
 """What widl 8.0 takes for a union's discriminant; its type is in the next line."""
 
 
