@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit ledger architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
-	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc test-domain bench bench-entry test-chart test-console test-kubernetes test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-security bench-api bench-people bench-rpc test-rpc test-domain bench bench-entry test-chart test-console test-kubernetes test-image test-image-spark test-image-kerberos test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -110,6 +110,9 @@ test-image: $(CHART)  ## build the image twice, compare every byte, start it as 
 
 test-image-spark: $(SPARK) $(CHART)  ## build the audit image and run it as a job, and as Spark's driver and executor (needs as test-image)
 	$(BIN)/python -m tests.image.spark
+
+test-image-kerberos: $(CHART)  ## build the image with Kerberos and let it read a keytab (needs as test-image)
+	$(BIN)/python -m tests.image.kerberos
 
 # An S3-compatible server, likewise.
 MOTO := build/moto/.installed
@@ -284,6 +287,7 @@ lock: | $(VENV)/bin/python  ## update the lock files
 	$(COMPILE) -c requirements-dev.lock --extra server --extra kerberos -o requirements-kerberos.lock pyproject.toml
 	$(COMPILE) -c requirements-dev.lock --build-deps-for wheel --only-build-deps -o requirements-build.lock pyproject.toml
 	echo 'setuptools>=80,<84' | $(COMPILE) -o requirements-spark-build.lock -
+	printf '%s\n' 'setuptools>=80,<84' 'cython==3.3.0' | $(COMPILE) -o requirements-kerberos-build.lock -  # as gssapi's pyproject.toml
 	echo 'pip-tools>=7.5,<8' | $(COMPILE) -o requirements-tools.lock -
 	echo 'cyclonedx-bom>=7.5,<8' | $(COMPILE) -o requirements-sbom.lock -
 	echo 'atheris>=3,<4' | $(COMPILE) -c requirements.lock -o requirements-fuzz.lock -

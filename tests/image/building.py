@@ -17,10 +17,12 @@ from tests.image.compose import ROOT
 
 DOCKERFILE: Final = ROOT / "deploy" / "image" / "Dockerfile"
 DOCKERFILE_SPARK: Final = DOCKERFILE.with_name("Dockerfile.spark")
+DOCKERFILE_KERBEROS: Final = DOCKERFILE.with_name("Dockerfile.kerberos")
 CONTEXT: Final = "context"
 BASE: Final = "localhost/quorate-base"
 IMAGE: Final = "localhost/quorate"
 IMAGE_SPARK: Final = "localhost/quorate-spark"
+IMAGE_KERBEROS: Final = "localhost/quorate-kerberos"
 EPOCH_S: Final = 1_767_225_600
 """Of every file of the image and of the image itself."""
 _SUITE: Final = "bookworm"
@@ -70,10 +72,19 @@ def build(store: Store, folder: Path, base_digest: str) -> None:
 
 def build_with_spark(store: Store, folder: Path) -> None:
     """Build the image of audits on the one that is there."""
+    _build_upon(store, folder, DOCKERFILE_SPARK, IMAGE_SPARK)
+
+
+def build_with_kerberos(store: Store, folder: Path) -> None:
+    """Build the image with Kerberos on the one that is there."""
+    _build_upon(store, folder, DOCKERFILE_KERBEROS, IMAGE_KERBEROS)
+
+
+def _build_upon(store: Store, folder: Path, file: Path, image: str) -> None:
     store.build(
-        DOCKERFILE_SPARK,
+        file,
         folder / CONTEXT,
-        IMAGE_SPARK,
+        image,
         timestamp_s=EPOCH_S,
         arguments={"IMAGE": IMAGE},
         secrets=_secrets(folder),
