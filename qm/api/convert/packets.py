@@ -233,7 +233,8 @@ class PacketBuilder:
             self._check_claim(security.security_id)
         if len(targets) == 1:
             return [self._own(given)]
-        return [self._own(_addressed(message, target)) for target in targets]
+        own = self._manager.identifier
+        return [self._own(_addressed(message, target, own)) for target in targets]
 
     def _own(self, given: bytes) -> bytes:
         packet = bytearray(given)
@@ -250,7 +251,8 @@ class PacketBuilder:
     ) -> list[bytes]:
         try:
             message = self._message(given, targets, sender)
-            return [stored_packet(sent_to(message, target)) for target in targets]
+            own = self._manager.identifier
+            return [stored_packet(sent_to(message, target, own)) for target in targets]
         except (ValueOutOfRange, QueueNameError) as error:
             raise InvalidArgument(_field_of(error), str(error)) from None
 
@@ -339,17 +341,17 @@ def stored_packet(message: Message) -> bytes:
     return write_user_message(msgspec.structs.replace(packet, security=security))
 
 
-def sent_to(message: Message, destination: str) -> Message:
-    """Return the copy of a message for one destination."""
+def sent_to(message: Message, destination: str, own: bytes) -> Message:
+    """Return the copy of a message for one destination; `own`: the queue manager that sends it."""
     return msgspec.structs.replace(
         message,
         destination_queue_format_name=destination,
         destination_queue_type=_destination_type(destination),
-        destination_queue_manager_identifier=_host(destination),
+        destination_queue_manager_identifier=_host(destination, own),
     )
 
 
-def _addressed(message: UserMessage, destination: str) -> bytes:
+def _addressed(message: UserMessage, destination: str, own: bytes) -> bytes:
     """Return the packet of a message with another destination and otherwise unchanged."""
     found = destination_of(parse_format_name(destination))
     if found is None:
@@ -357,9 +359,10 @@ def _addressed(message: UserMessage, destination: str) -> bytes:
             ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
             f"{destination!r} cannot be sent to",
         )
-    name, address = found
     header = msgspec.structs.replace(
-        message.user_header, destination_queue=name, queue_manager_address=address
+        message.user_header,
+        destination_queue=found[0],
+        queue_manager_address=_host(destination, own),
     )
     return write_user_message(msgspec.structs.replace(message, user_header=header))
 
@@ -372,7 +375,7 @@ def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> M
     response = message.response_queue_format_name
     administration = message.administration_queue_format_name
     return msgspec.structs.replace(
-        sent_to(message, destination),
+        sent_to(message, destination, own),
         identifier=ObjectId(own, 0),
         source_machine_identifier=own,
         symmetric_key=b"",  # it was for us
@@ -383,9 +386,11 @@ def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> M
 
 
 @lru_cache(NAMES_IN_HAND_MAX)
-def _host(destination: str) -> bytes:
-    """Return QueueManagerAddress: known for private queues, looked up for public ones."""
+def _host(destination: str, own: bytes) -> bytes:
+    """Return QueueManagerAddress. A public queue that can be sent to is one of our own."""
     name = parse_format_name(destination)
+    if isinstance(name, PublicName):
+        return own
     return name.guid if isinstance(name, PrivateName) else GUID_NULL
 
 

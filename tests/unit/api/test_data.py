@@ -15,6 +15,7 @@ from qm.model.values.limits import APPLY_VERSION
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from qm.wire.packets.user_message import parse_user_message
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.cluster.harness import run, until
 from tests.unit.api.world import Client, bodies, refused, world
 
@@ -670,6 +671,43 @@ def test_an_administration_queue_is_named_exactly_when_acknowledgements_are_aske
                 # Acknowledgements go to the same queue: what is left of them is taken.
                 for _ in range(bool(flags & 1) + bool(flags & 2)):
                     await client.receive(queue)
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.2.19.2-03", "MQ-2.2.19.2-04")
+@pytest.mark.parametrize(("path", "kind"), [(r".\orders", "PUBLIC="), (PATH, "PRIVATE=")])
+def test_what_stays_here_names_this_queue_manager_unless_its_name_is_direct(
+    path: str, kind: str
+) -> None:
+    """However it is sent: as attributes, or as a packet for several."""
+
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            by_guid = (await create(client, path)).format_name
+            assert by_guid.startswith(kind)
+            direct = f"DIRECT=OS:QUORATE{path[1:]}"
+            queue = await client.open(direct)
+
+            async def taken() -> bytes:
+                reply = await client.receive(queue)
+                begin, end = reply.messages.offsets[:2]
+                packet = reply.messages.packets[begin:end]
+                header = parse_user_message(packet, 0, len(packet))[0].user_header
+                own = header.source_queue_manager
+                assert header.queue_manager_address in (own, bytes(16))
+                is_direct = isinstance(header.destination_queue, DirectQueueFormatName)
+                assert (header.queue_manager_address == own) is not is_direct
+                return packet
+
+            for name in (by_guid, direct):
+                await client.send(name, b"")
+                packet = await taken()
+            await create(client, r".\private$\other")
+            targets = [by_guid, r"DIRECT=OS:QUORATE\private$\other"]
+            copies = data_pb2.OutgoingMessage(targets=targets, packet=packet)
+            await client.data.Send(data_pb2.SendRequest(request=client.next(), messages=[copies]))
+            await taken()
 
     run(scenario())
 
