@@ -80,7 +80,7 @@ def test_a_queue_that_is_resumed_is_inactive() -> None:
     assert link.next_action() is not None
 
 
-@pytest.mark.spec("DM-3.1.1.3-02")
+@pytest.mark.spec("DM-3.1.1.3-02", "MQ-2.3.12.12-01")
 def test_next_hops_are_addresses_of_the_destination() -> None:
     fresh = OutgoingLink(SessionConfig())
     assert not fresh.next_hops

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from struct import pack
 from typing import Any
 
+import msgspec
 import pytest
 
+from qm.api.gate.operations import Link
+from qm.model import queries
+from qm.model.queries import OutgoingQueueInfo, SequencePlace
+from qm.model.values.elements import OutgoingAdminState, OutgoingQueueState
 from qm.names.format_name import parse_format_name
 from qm.pb import data_pb2
 from qm.rpc.remote_management.interface import QMMGMT, InfoIn, ManagementObject
-from qm.rpc.remote_management.properties import NULL
+from qm.rpc.remote_management.properties import NULL, outgoing_property
 from qm.rpc.variants import Variant
 from qm.wire.enums import VarType
 from qm.wire.rpc.property_id import (
@@ -21,6 +26,7 @@ from qm.wire.rpc.property_id import (
 )
 from tests.cluster.harness import run
 from tests.unit.api.test_data import create
+from tests.unit.model.test_delivery import Sender
 from tests.unit.rpc.reading import rpc_world
 from tests.unit.rpc.test_remote_management import MACHINE, act, queue
 
@@ -29,21 +35,25 @@ PRIVATE = r"DIRECT=OS:QUORATE\private$\exact"
 SYSTEM = r"DIRECT=OS:QUORATE\SYSTEM$;DEADXACT"
 AWAY = r"DIRECT=OS:elsewhere.example\PRIVATE$\q"
 HELD = "DIRECT=TCP:127.0.0.98\\q"
+IDLE = r"DIRECT=OS:QUORATE\idle"
 Told = dict[str, dict[int, Variant]]
 
 
 @pytest.fixture(scope="module")
 def told() -> Told:
-    """Every property of the machine and of five queues, by number."""
+    """Every property of the machine and of six queues, by number."""
     found: Told = {}
 
     async def scenario() -> None:
         async with rpc_world() as made, made.client(await made.leader()) as client:
             await create(client, r".\orders", journaling=True)
             await create(client, r".\private$\exact", transactional=True)
-            await client.send(PUBLIC, b"kept", b"taken")
+            await create(client, r".\idle")
+            await client.open(IDLE)
+            await client.send(PUBLIC, b"taken", b"kept", b"kept", b"kept")
             await client.receive(await client.open(PUBLIC))
-            await client.open(PUBLIC + ";later", access=data_pb2.MOVE_ACCESS)
+            for short in ("later", "sooner"):
+                await client.open(f"{PUBLIC};{short}", access=data_pb2.MOVE_ACCESS)
             for name in (AWAY, HELD):
                 await client.send(name, b"out")
             caller = await made.caller(QMMGMT)
@@ -56,7 +66,7 @@ def told() -> Told:
 
             assert await act(caller, queue(HELD), "PAUSE") == 0
             found["machine"] = await ask(MACHINE, range(1, 7))
-            for name in (PUBLIC, PRIVATE, SYSTEM, AWAY, HELD):
+            for name in (PUBLIC, PRIVATE, SYSTEM, AWAY, HELD, IDLE):
                 found[name] = await ask(queue(name), range(1, 28))
             assert await act(caller, MACHINE, "DISCONNECT") == 0
             found["disconnected"] = await ask(MACHINE, range(1, 7))
@@ -86,11 +96,18 @@ Q, M = QueueManagementProperty, MachineManagementProperty
 def test_of_the_machine(told: Told) -> None:
     assert is_typed(told, M.TYPE, M.BYTES_IN_ALL_QUEUES, M.ACTIVEQUEUES, M.PRIVATEQ, M.CONNECTED)
     assert of(told, "machine", M.TYPE).startswith("Quorate")
-    assert of(told, "machine", M.BYTES_IN_ALL_QUEUES) > 4
+    parts = [
+        of(told, what, one)
+        for what in (PUBLIC, PRIVATE, AWAY, HELD)
+        for one in (Q.BYTES_IN_QUEUE, Q.BYTES_IN_JOURNAL)
+    ]
+    assert of(told, "machine", M.BYTES_IN_ALL_QUEUES) == sum(parts) > 0
     active = of(told, "machine", M.ACTIVEQUEUES)
-    assert {AWAY, HELD, of(told, PUBLIC, Q.FORMATNAME)} <= set(active)
+    # What holds messages, and what somebody has open.
+    here = {of(told, what, Q.FORMATNAME) for what in (PUBLIC, IDLE)}
+    assert {AWAY, HELD, *here} == set(active)
     assert of(told, PRIVATE, Q.FORMATNAME) not in active, "it is empty and nobody has it open"
-    assert len([parse_format_name(name) for name in active]) == 3
+    assert len([parse_format_name(name) for name in active]) == 4
     assert of(told, "machine", M.PRIVATEQ) == [r"QUORATE\private$\exact"]
     assert of(told, "machine", M.CONNECTED) == "CONNECTED"
     assert of(told, "disconnected", M.CONNECTED) == "DISCONNECTED"
@@ -124,7 +141,7 @@ def test_what_a_queue_is_and_how_it_is_connected(told: Told) -> None:
         assert isinstance(one.value.valid, Choices)
         legal = {value for _, value in one.value.valid.named}
         assert {of(told, what, one) for what in told if "DIRECT" in what} <= legal
-    assert of(told, PUBLIC, Q.SUBQUEUE_NAMES) == ["later"]
+    assert sorted(of(told, PUBLIC, Q.SUBQUEUE_NAMES)) == ["later", "sooner"]
 
 
 @pytest.mark.spec("MQ-2.3.12-01", "MQ-2.3.12-02", "MQ-2.3.12-03")
@@ -139,9 +156,9 @@ def test_what_is_counted(told: Told) -> None:
     )
     assert is_typed(told, *local, *sent)
     counts = [of(told, PUBLIC, one) for one in local]
-    assert counts[0] == counts[2] == counts[4] == 1
-    assert 0 < counts[1] < 1000
-    assert 0 < counts[3] < 1000
+    assert (counts[0], counts[2], counts[4]) == (3, 1, 2)
+    # Each has a header, and the one in the journal a body that is longer by one byte.
+    assert 3 * (counts[3] - 8) <= counts[1] < 3 * counts[3] < 3000
     assert [of(told, AWAY, one) for one in local[:1]] == [1]
     assert of(told, AWAY, Q.EOD_NO_ACK_COUNT) == of(told, AWAY, Q.EOD_NO_READ_COUNT) == 0
 
@@ -154,5 +171,81 @@ def test_tables_and_next_hops(told: Told) -> None:
     assert [column.kind.name for column in columns] == [
         *("VECTOR_LPWSTR", "VECTOR_CLSID", "VECTOR_UI8", "VECTOR_UI4", "VECTOR_I4", "VECTOR_UI4"),
     ]
-    for hop in of(told, HELD, Q.NEXTHOPS) or []:
-        assert re.fullmatch(r"IP=[\d.]+|IPv6=[\da-f:]+", hop)
+    assert {told[what][Q.NEXTHOPS.number].kind for what in (PUBLIC, HELD)} == {VarType.NULL}
+
+
+def a_queue_to_elsewhere() -> OutgoingQueueInfo:
+    sender = Sender(forgets=False)
+    sender.send(1)
+    found = queries.outgoing_queue(sender.machine.view, sender.queue_id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.spec("MQ-2.3.12-01", "MQ-2.3.12-02", "MQ-2.3.12-03", "MQ-2.3-17", "MQ-2.3.12.12-01")
+def test_each_figure_of_what_is_sent_has_a_number_of_its_own() -> None:
+    places = [SequencePlace(7 << 32 | 1, number, number - 1) for number in range(1, 5)]
+    info = msgspec.structs.replace(
+        a_queue_to_elsewhere(),
+        eod_last_ack=places[0],
+        eod_first_non_ack=places[1],
+        eod_last_non_ack=places[2],
+        eod_next_seq=places[3],
+        eod_no_read_count=5,
+        eod_no_ack_count=6,
+    )
+    hops = ("IP=10.0.0.1", "IPv6=2001:db8::1")
+    link = Link(
+        OutgoingQueueState.CONNECTED,
+        hops,
+        resend_count=7,
+        next_resend_ms=8_999,
+        last_ack_time_s=9,
+        last_ack_count=10,
+        resend_interval_s=11,
+    )
+    expected: dict[Property, object] = {
+        Q.NEXTHOPS: list(hops),
+        Q.EOD_LAST_ACK: pack("<QII", 7 << 32 | 1, 1, 0),
+        Q.EOD_FIRST_NON_ACK: pack("<QII", 7 << 32 | 1, 2, 1),
+        Q.EOD_LAST_NON_ACK: pack("<QII", 7 << 32 | 1, 3, 2),
+        Q.EOD_NEXT_SEQ: pack("<QII", 7 << 32 | 1, 4, 3),
+        Q.EOD_NO_READ_COUNT: 5,
+        Q.EOD_NO_ACK_COUNT: 6,
+        Q.EOD_RESEND_COUNT: 7,
+        Q.EOD_RESEND_TIME: 8,
+        Q.EOD_LAST_ACK_TIME: 9,
+        Q.EOD_LAST_ACK_COUNT: 10,
+        Q.EOD_RESEND_INTERVAL: 11,
+    }
+    for one, value in expected.items():
+        assert outgoing_property(info, link, one.number) == Variant(one.value.vartype, value)
+
+
+@pytest.mark.spec("MQ-2.3.12.11-01", "MQ-2.3.12.3-01")
+def test_each_state_and_each_kind_of_name_has_its_text() -> None:
+    info = a_queue_to_elsewhere()
+    states = {
+        OutgoingQueueState.INACTIVE: "INACTIVE",
+        OutgoingQueueState.LOCKED: "INACTIVE",  # RP-A49
+        OutgoingQueueState.NEED_VALIDATION: "NEED VALIDATION",
+        OutgoingQueueState.WAITING: "WAITING",
+        OutgoingQueueState.CONNECTED: "CONNECTED",
+        OutgoingQueueState.DISCONNECTING: "DISCONNECTING",
+        OutgoingQueueState.DISCONNECTED: "DISCONNECTED",
+        OutgoingQueueState.ON_HOLD: "ONHOLD",
+    }
+    assert set(states) == set(OutgoingQueueState)
+    held = msgspec.structs.replace(info, admin_state=OutgoingAdminState.ON_HOLD)
+    for state, text in states.items():
+        assert outgoing_property(info, Link(state), Q.STATE.number).value == text
+        assert outgoing_property(held, Link(state), Q.STATE.number).value == "ONHOLD"
+    assert outgoing_property(info, None, Q.STATE.number).value == "INACTIVE"
+    for name, kind in (
+        ("PUBLIC=6B29FC40-CA47-1067-B31D-00DD010662DA", "PUBLIC"),
+        ("PRIVATE=6B29FC40-CA47-1067-B31D-00DD010662DA\\1", "PRIVATE"),
+        (r"DIRECT=OS:far\q", "PRIVATE"),
+        ("MULTICAST=234.1.1.1:8001", "MULTICAST"),
+    ):
+        named = msgspec.structs.replace(info, destination_format_name=name)
+        assert outgoing_property(named, None, Q.TYPE.number).value == kind

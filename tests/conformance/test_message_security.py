@@ -18,7 +18,12 @@ from qm.security.body_ciphers import session_key
 from qm.security.body_encryption import encrypted
 from qm.security.providers import Provider
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel, ProviderType
-from qm.wire.headers.security_header import FLAG_DE
+from qm.wire.headers.security_header import (
+    FLAG_DE,
+    ProviderInfo,
+    SecurityHeader,
+    write_provider_info,
+)
 from qm.wire.packets.peek import peek_head, security_header_offset
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from tests.conformance.mqac_world import SEND, made, opened, serving
@@ -60,12 +65,13 @@ def provider_size(message: UserMessage) -> int:
     return int(size)
 
 
-@pytest.mark.spec("MQ-2.2.20.6-22")
+@pytest.mark.spec("MQ-2.2.20.6-22", "MQ-2.2.20.6-07")
 def test_a_provider_is_named_where_the_default_one_did_not_sign() -> None:
     packet = plain(1)
     private = replace(packet, properties=replace(packet.properties, privacy_level=5))
     aes = EncryptionAlgorithm.AES256
-    secret = encrypted(private, session_key(PrivacyLevel.ADVANCED, aes, bytes(32)), b"blob")
+    key = session_key(PrivacyLevel.ADVANCED, aes, bytes(32))
+    secret = encrypted(private, key, b"blob")
     assert secret.security is not None
     info = secret.security.provider_info
     assert provider_size(secret) == len(info)
@@ -75,4 +81,14 @@ def test_a_provider_is_named_where_the_default_one_did_not_sign() -> None:
     signer = new_signer("alice", 1024, 1)
     said.authentication_level = MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_SIG20
     raw = signer.signed(write_user_message(packet), said)
-    assert provider_size(parse_user_message(raw, 0, len(raw))[0]) == 0
+    proven = parse_user_message(raw, 0, len(raw))[0]
+    assert provider_size(proven) == 0
+    # Encrypted as well, it still says who signed it: the default one, or another by its name.
+    both = encrypted(replace(proven, properties=private.properties), key, b"blob")
+    assert provider_size(both) == 0
+    named = write_provider_info(ProviderInfo(ProviderType.RSA_FULL, "Another"))
+    by_another = SecurityHeader(signature=b"signed", provider_info=named)
+    foreign = encrypted(replace(private, security=by_another), key, b"blob")
+    assert foreign.security is not None
+    assert foreign.security.provider_info == named
+    assert provider_size(foreign) == len(named)

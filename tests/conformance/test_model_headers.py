@@ -2,6 +2,7 @@
 behaviour rather than bytes."""
 
 from array import array
+from typing import Any
 
 import pytest
 
@@ -147,9 +148,21 @@ def test_never_being_retrieved_is_told_on_request(how: str) -> None:
 
 @pytest.mark.spec("MQ-2.2.19.3-13")
 def test_an_acknowledgement_names_the_message_it_is_about() -> None:
-    world = World()
-    _, admin = asking(world, AcknowledgeFlags.PA)
-    (acknowledgement,) = world.messages(admin)
-    assert acknowledgement.properties.correlation_id == write_message_identifier(
-        MessageIdentifier(PEER, 7)
-    )
+    """Of arrival, of retrieval, of a refusal, and the sender's own of what could not leave."""
+    sender = Sender(forgets=False)
+    _, admin = asking(sender, AcknowledgeFlags.PA | AcknowledgeFlags.PR)
+    sender.c.receive(sender.c.open(ORDERS, RECEIVE))
+    asked: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.NA)},
+    }
+    sender.create("full", quota=0)
+    sender.arrive(packet(8, to="full", **asked))
+    sender.send(2, time_to_reach_queue=1, **asked)
+    own = [one.message_ordinal for one in sender.positions(sender.queue_id).values()]
+    sender.tick(2_001)
+    assert classes(sender, admin) == [0x0002, 0x4000, 0x8003, 0x8002, 0x8002]
+    about = [(PEER, 7), (PEER, 7), (PEER, 8), *((OWN, ordinal) for ordinal in own)]
+    assert [one.properties.correlation_id for one in sender.messages(admin)] == [
+        write_message_identifier(MessageIdentifier(*identifier)) for identifier in about
+    ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from qm.model import queries
 from qm.model.management.directory import Filter, Operator
 from qm.model.messages.cursors import Cursor, CursorAnswer
 from qm.model.values import commands
@@ -17,6 +18,7 @@ from qm.model.values.elements import (
     QueueAccessType,
     QueueKind,
 )
+from qm.names.guid import guid_text
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
@@ -50,8 +52,11 @@ def test_each_kind_of_message_has_its_dead_letter_queue(sender: Sender) -> None:
     sender.send(1, has_negative_journaling=True)
     sender.send(1)
     sender.send(1, **TRANSACTIONAL, **JOURNALED)
+    sender.send(1, **TRANSACTIONAL)
+    sender.send(1, **TRANSACTIONAL, has_positive_journaling=True)
     sender.one(commands.PurgeQueue(request(), sender.queue_id, ()))
     sender.settle(sender.queue_id)
+    assert not sender.keys()
     assert sender.ordinals("system_deadletter_queue") == [1]
     assert sender.ordinals("system_transactional_deadletter_queue") == [3]
 
@@ -80,6 +85,22 @@ def test_direct_names_lead_to_queues_without_a_directory(world: World) -> None:
     assert client.send("DIRECT=OS:far.example\\q").status == 0
 
 
+@pytest.mark.spec("MQ-2.1.6-01")
+def test_a_machine_name_leads_to_the_stores_of_the_queue_manager(world: World) -> None:
+    client = world.client()
+    for word, which in (
+        ("JOURNAL", "system_journal_queue"),
+        ("DEADLETTER", "system_deadletter_queue"),
+        ("DEADXACT", "system_transactional_deadletter_queue"),
+    ):
+        name = f"MACHINE={guid_text(OWN)};{word}"
+        assert client.open(name, RECEIVE)[1] == world.manager_queue(which)
+        # Of another queue manager it names nothing here.
+        other = f"MACHINE={guid_text(PEER)};{word}"
+        opening = commands.OpenQueue(client.request(), other, RECEIVE, 0, ())
+        assert world.one(opening).status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+
+
 @pytest.mark.spec("MQ-2.3.1.5-01", "MQ-2.3.1.7-01")
 def test_quotas_are_in_kilobytes_and_bind_nothing_while_they_are_unset(world: World) -> None:
     limited = world.create("limited", quota=2, journaling=True, journal_quota=1)
@@ -103,6 +124,10 @@ def test_a_queue_is_read_in_the_order_of_its_messages(world: World) -> None:
     client = world.client()
     opened = client.open(ORDERS, RECEIVE)
     world.arrive(packet(3), packet(1), packet(2))
+    for _ in range(2):
+        # Peeking removes nothing: the head is still there.
+        status, head = queries.peek(world.machine.view, orders, Selector())
+        assert (status, head and head.message_ordinal) == (0, 3)
     assert [one.message_ordinal for one in world.positions(orders).values()] == [3, 1, 2]
     assert [one.message_ordinal for one in client.receive(opened)] == [3]
     world.arrive(packet(9))
@@ -194,6 +219,11 @@ def test_what_properties_of_a_queue_entail(world: World) -> None:
     for name in ("orders", "plain"):
         world.arrive(packet(1 if name == "orders" else 2, to=name))
         client.receive(client.open(f"DIRECT=OS:vhost\\{name}", RECEIVE))
+    # No application removed what was purged, or was over.
+    world.arrive(packet(3), packet(4, time_to_be_received=0))
+    world.one(commands.PurgeQueue(request(), journaled, ()))
+    world.settle(journaled)
+    assert not world.positions(journaled)
     for queue_id, copies in ((journaled, [1]), (plain, [])):
         journal = world.positions(world.record(queue_id).journal_queue)
         assert [one.message_ordinal for one in journal.values()] == copies
@@ -241,3 +271,8 @@ def test_a_cursor_stands_between_head_and_tail(world: World) -> None:
     other = Cursor(2)
     assert other.selector_for_dequeue() == Selector(SelectorKind.FIRST)
     assert queue.keys == [3, 5, 8]
+    # Behind the tail it waits, and is still where it was.
+    assert cursor.get_next_message_for_peek(queue.seek) is CursorAnswer.SUCCEEDED
+    assert cursor.key == 8
+    assert cursor.get_next_message_for_peek(queue.seek) is CursorAnswer.WAITING
+    assert cursor.key == 8

@@ -199,15 +199,22 @@ def test_security_headers_that_contradict_themselves_are_refused() -> None:
         (0x3, security_bytes(3, *items), "SecurityHeader.Flags.ST"),
         (0xF, security_bytes(15, *items), "SecurityHeader.Flags.ST"),
         (0x0, security_bytes(0, b"sid", *items[1:]), "SecurityHeader.SenderIdSize"),
+        (0x0, security_bytes(0, *[b""] * 5), "SecurityHeader.SenderIdSize"),
         (0x1, security_bytes(1, *[b""] * 5), "SecurityHeader.SenderIdSize"),
+        (0x2, security_bytes(2, *[b""] * 5), "SecurityHeader.SenderIdSize"),
         (0x0, pack("<HHHHII", 0, 0, 0, 0, 0x1_0000, 0), "SecurityHeader.SenderCertSize"),
     ):
         error = raw.refused(raw.message(raw.user(MP | SH, b""), broken, raw.properties()))
         assert (error.field, broken[0] & 0xF) == (field, flags)
-    everything = SecurityHeader(2, True, True, bytes(16), b"k", b"s", bytes(0xFFFF), b"p")
+    # Of the two sizes of 32 bits only that of the certificate has a limit of its own.
+    info = bytes(0x1_0000)
+    everything = SecurityHeader(2, True, True, bytes(16), b"k", b"s", bytes(0xFFFF), info)
     written = write_security_header(everything)
     assert written[1] >> 4 == 0, "bits 12 to 15"
     assert parse_security_header(written, 0, len(written)) == (everything, len(written))
+    with pytest.raises(ProtocolError) as raised:
+        parse_security_header(written, 0, len(written) - 1)
+    assert raised.value.field == "SecurityHeader.ProviderInfo"
     assert write_security_header(SecurityHeader(0, signature=b"s"))[2:4] == b"\0\0"
     for value in (
         SecurityHeader(),
@@ -280,6 +287,7 @@ def test_soap_texts_are_counted_in_wchars_with_their_nul() -> None:
         assert read_soap(encoded) == SoapHeader(header, body)
         written = write_soap_header(SoapHeader(header, body))
         assert written[4:8] == pack("<I", 0 if header is None else len(header) + 1)
+        assert read_soap(written) == SoapHeader(header, body)
     good = soap_bytes(wide("head"), wide("body"), ids=IDS)
     for length in (6, 100, 0x7FFF_FFFF, 0x8000_0005, 0xFFFF_FFFF):
         broken = good[:4] + pack("<I", length) + good[8:]

@@ -19,6 +19,7 @@ from qm.pb import control_pb2 as pb
 from qm.security.signature_input import SignatureVersion
 from qm.security.signatures import verified_version
 from qm.wire.codes import ErrorCode
+from qm.wire.enums import HashAlgorithm
 from tests.unit.client.threaded import threaded_node
 
 FIRST, SECOND = r".\private$\first", r".\private$\second"
@@ -85,7 +86,9 @@ def test_who_does_not_ask_for_a_signature_makes_none(client: BlockingClient) -> 
         client.send(FIRST, Message(body=b"able to", signer=SIGNER))
 
 
-@pytest.mark.spec("QB-3.1.7.1.4-01", "MQ-2.2.20.3-05", "DM-3.1.1.12-21", "MQ-1.1-15")
+@pytest.mark.spec(
+    "QB-3.1.7.1.4-01", "MQ-2.2.20.3-05", "DM-3.1.1.12-21", "MQ-1.1-15", "MQ-2.2.19.3-21"
+)
 @pytest.mark.parametrize("level", [AuthenticationLevel.SIG20, AuthenticationLevel.SIG30])
 def test_several_destinations_share_a_signature(client: BlockingClient, level: int) -> None:
     client.send([FIRST, SECOND], signed(b"both", level))
@@ -106,6 +109,7 @@ def test_several_destinations_share_a_signature(client: BlockingClient, level: i
     assert alone.multi_queue_format is None
     assert alone.security is not None
     assert alone.security.signature
+    assert alone.properties.hash_algorithm == HashAlgorithm.SHA512, "unless it is chosen"
 
 
 @pytest.mark.spec("QB-3.1.7.1.4-02")

@@ -98,7 +98,7 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.2.19.2-17")
+@pytest.mark.spec("MQ-2.2.19.2-17", "MQ-2.2.19.2-19")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -107,6 +107,8 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
         (patched(MESSAGE, 8, b"\x10\0\0\0"), "malformed_packet"),
         (patched(MESSAGE, 60, b"\xff\xff\xff\xff"), "malformed_packet"),
         (patched(MESSAGE, 61, bytes((MESSAGE[61] & ~0x1C | 0x04,))), "malformed_packet"),
+        (patched(MESSAGE, 61, bytes((MESSAGE[61] & ~0xE0 | 0x20,))), "malformed_packet"),
+        (patched(MESSAGE, 61, bytes((MESSAGE[61] & ~0xE0 | 0x80,))), "malformed_packet"),
         (patched(MESSAGE, 64, b"\xfe\xff"), "malformed_packet"),
         (patched(MESSAGE, len(MESSAGE) - 60 + 33, b"\xff\xff"), "malformed_packet"),
         (ack(ack_sequence_number=1, user_msg_sequence_number=2), "false_acknowledgement"),
@@ -116,7 +118,8 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
     ],
     ids=[
         "no packet", "oversize", "undersize", "flags",
-        "a destination of type 1", "name beyond the packet", "body beyond the packet",
+        "a destination of type 1", "an administration queue of type 1", "and of type 4",
+        "name beyond the packet", "body beyond the packet",
         "acks what was not sent", "wrong count", "wrong recoverable count", "another handshake",
     ],
 )  # fmt: skip

@@ -396,6 +396,7 @@ def place(told: dict[int, Variant], number: int) -> tuple[int, int, int] | None:
 
 
 @pytest.mark.spec("MR-2.2.3.2-15", "MR-2.2.3.2-16", "MR-2.2.3.2-18", "MR-2.2.3.2-03")
+@pytest.mark.spec("MQ-2.3.12.12-01")
 def test_an_outgoing_queue_tells_its_state_and_where_it_goes(outgoing: Told) -> None:
     states = column(outgoing, STATE)
     assert (states["acknowledged"], states["paused"]) == ("CONNECTED", "ONHOLD")
@@ -456,6 +457,7 @@ def test_times_and_counts_of_acknowledgements_and_resends(outgoing: Told) -> Non
 
 
 @pytest.mark.spec("MR-2.2.3.2-26", "MR-3.1.4.2-11", "MR-3.1.4.2-14", "MR-3.1.4.2-15")
+@pytest.mark.spec("MQ-2.3.12-02")
 def test_what_waits_is_sent_again_when_it_is_asked_for_and_in_order(outgoing: Told) -> None:
     sent = column(outgoing, SENT)
     assert sent["acknowledged"] == sent["nothing resent"] == 2
@@ -467,7 +469,8 @@ def test_what_waits_is_sent_again_when_it_is_asked_for_and_in_order(outgoing: To
         assert (told.kind, told.value) == (VarType.UI4, unread), stage
 
 
-@pytest.mark.spec("MR-2.2.3.2-33", "MR-2.2.3.2-34")
+@pytest.mark.spec("MR-2.2.3.2-33", "MR-2.2.3.2-34", "MQ-2.3.12.25-01", "MQ-2.3.12.25-02")
+@pytest.mark.spec("MQ-2.3.12.25-03")
 def test_a_connection_has_a_history_of_four_columns(outgoing: Told) -> None:
     host = outgoing["acknowledged"][0].value
     for stage in ("acknowledged", "gone", "back"):
@@ -508,7 +511,7 @@ def test_a_locked_queue_is_told_as_inactive() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("MR-2.2.3.2-30", "MR-2.2.3.2-31", "MR-2.2.3.2-32")
+@pytest.mark.spec("MR-2.2.3.2-30", "MR-2.2.3.2-31", "MR-2.2.3.2-32", "MQ-2.3.12.24-01")
 def test_streams_into_a_queue_are_six_columns() -> None:
     async def main() -> None:
         async with (

@@ -259,7 +259,7 @@ def test_attributes_given_at_creation(world: World) -> None:
     assert outcome.value in [one.queue_id for one in queries.list_queues(world.machine.view).items]
 
 
-@pytest.mark.spec("DM-3.1.1.2-11")
+@pytest.mark.spec("DM-3.1.1.2-11", "MQ-2.3.1.23-01")
 @pytest.mark.parametrize(
     ("address", "is_multicast"),
     [
@@ -284,7 +284,7 @@ def test_a_queue_listens_to_multicast_addresses_alone(
     assert world.record(plain).multicast_address == (address if is_multicast else "")
 
 
-@pytest.mark.spec("DM-3.1.7.1.3-08", "DM-3.1.1.2-05")
+@pytest.mark.spec("DM-3.1.7.1.3-08", "DM-3.1.1.2-05", "MQ-2.2.18.1.5.1-01")
 def test_private_queue_numbers_are_never_used_twice(world: World) -> None:
     numbers = []
     for name in ("a", "b", "a"):
@@ -302,7 +302,7 @@ def test_private_queue_numbers_are_never_used_twice(world: World) -> None:
     assert world.record(world.create("public")).private_queue_number == 0
 
 
-@pytest.mark.spec("DM-3.1.7.1.3-02")
+@pytest.mark.spec("DM-3.1.7.1.3-02", "MQ-2.3.1.3-01")
 @pytest.mark.parametrize(
     "path",
     ["orders", ".\\", ".\\a b", "elsewhere\\q", ".\\q;sub", ".\\q;JOURNAL", ".\\system$;JOURNAL"],
