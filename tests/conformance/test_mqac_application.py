@@ -152,13 +152,27 @@ def test_the_machine_is_the_local_one_until_it_is_put(service: MSMQService) -> N
     assert application.IsConnected is True
 
 
+def published(service: MSMQService, computer_name: str) -> str:
+    """Put another queue manager into the directory; its GUID."""
+    request = control_pb2.PutObjectRequest(
+        object_class="queue_manager",
+        attributes={"computer_name": control_pb2.Value(text=computer_name)},
+    )
+    return guid_text(ask(service, lambda s: s.directory.PutObject, request).identifier)
+
+
 @pytest.mark.spec("AC-3.2.4.1.1-01", "AC-3.2.4.1.1-02", "AC-3.2.4.1.1-03", "AC-3.2.4.1.1-04")
 def test_a_machine_s_identifier(service: MSMQService) -> None:
     application = MSMQApplication(service)
     own = guid_text(service.manager.identifier)
     assert re.fullmatch("[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", own)
-    for name in (None, "QUORATE", "quorate"):
+    for name in (None, "", "QUORATE", "quorate"):
         assert application.MachineIdOfMachineName(name) == own
+    peer = published(service, "PEER-1")
+    for name in ("PEER-1", "peer-1"):
+        assert application.MachineIdOfMachineName(name) == peer
+    with fails(E.MQ_ERROR_ACCESS_DENIED):  # operators alone read the directory
+        MSMQApplication(Callers.client).MachineIdOfMachineName("PEER-1")
     with fails(0xC00E_000D):
         application.MachineIdOfMachineName("elsewhere")
 
@@ -169,6 +183,9 @@ def test_a_machine_by_its_identifier(service: MSMQService) -> None:
     own = guid_text(service.manager.identifier)
     for text in (own, "{" + own + "}", own.lower()):
         assert application.MachineNameOfMachineId(text) == "QUORATE"
+    peer = published(service, "PEER-2")
+    for text in (peer, "{" + peer + "}"):
+        assert application.MachineNameOfMachineId(text) == "PEER-2"
     for unknown in (
         "01020304-0506-0708-090A-0B0C0D0E0F10", "{01020304-0506-0708-090A-0B0C0D0E0F10}",
     ):  # fmt: skip

@@ -32,8 +32,11 @@ class MSMQApplication:
     # The directory -------------------------------------------------------------------------
 
     def MachineIdOfMachineName(self, MachineName: str | None) -> str:
-        """Return the GUID, without braces, of a computer's queue manager; None: the local one."""
-        name = self._manager.computer_name if MachineName is None else MachineName
+        """Return the GUID, without braces, of a computer's queue manager.
+
+        None and "" mean the local one: over DCOM a NULL name arrives as "".
+        """
+        name = MachineName or self._manager.computer_name
         return guid_text(self._manager.machine(name).identifier)
 
     def MachineNameOfMachineId(self, bstrGuid: str) -> str:

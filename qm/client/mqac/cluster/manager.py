@@ -42,6 +42,7 @@ INFINITE_MS: Final = 0xFFFF_FFFF
 PAGE_QUEUES: Final = 1_000
 VERSION: Final = ProductVersion(4, 1, 6000)
 """The version of MSMQ whose protocols are spoken, as [MC-MQAC] notes 13 to 15 give it."""
+_COMPUTER_NAME: Final = "computer_name"
 _DIRECTORY_PATH: Final = "directory_path"
 _EVERYONE: Final = "Everyone"
 _APPLICATION: Final = (pb.PRIVATE, pb.PUBLIC)
@@ -123,16 +124,34 @@ class ClusterManager(QueueManager):
 
     @override
     def machine(self, computer_name: str) -> MachineRecord:
-        if not self._is_own(computer_name):
-            raise MqError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND)
-        return self._own_machine
+        if self._is_own(computer_name):
+            return self._own_machine
+        wanted = computer_name.casefold()
+        return self._other_machine(lambda one: one.computer_name.casefold() == wanted)
 
     @override
     def machine_of(self, identifier: bytes) -> MachineRecord:
         own = self._own_machine
-        if own.identifier != identifier:
-            raise MqError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND)
-        return own
+        if own.identifier == identifier:
+            return own
+        return self._other_machine(lambda one: one.identifier == identifier)
+
+    def _other_machine(self, is_wanted: Callable[[MachineRecord], bool]) -> MachineRecord:
+        """Return a queue manager of the directory, which the API lets operators read."""
+        token = ""
+        while True:
+            request = pb.ListObjectsRequest(
+                object_class="queue_manager", attributes=[_COMPUTER_NAME], page_token=token
+            )
+            page = self.call(lambda stubs: stubs.directory.ListObjects, request)
+            for one in page.objects:
+                name = python_value(one.attributes[_COMPUTER_NAME]) or ""
+                found = MachineRecord(one.identifier, name)
+                if is_wanted(found):
+                    return found
+            token = page.page_token
+            if not token:
+                raise MqError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND)
 
     @override
     def format_name_of_directory_path(self, path: str) -> str:
