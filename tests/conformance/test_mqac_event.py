@@ -162,7 +162,10 @@ def test_locked_messages_are_passed_over(service: MSMQService) -> None:
     other.Abort()
 
 
-@pytest.mark.spec("AC-2.2.2.8-02", "AC-3.11.4.1.9-05", "AC-3.11.4.1.9-12", "AC-3.11.4.1.9-02")
+@pytest.mark.spec(
+    "AC-2.2.2.8-02", "AC-3.11.4.1.9-05", "AC-3.11.4.1.9-12", "AC-3.11.4.1.9-02",
+    "AC-3.16.4.4.1-02",
+)  # fmt: skip
 def test_next_advances_at_once_and_waits_there(service: MSMQService) -> None:
     info = filled(service, "a", "b")
     queue = opened(info)
@@ -306,6 +309,30 @@ def test_every_sink_is_told_until_it_leaves(service: MSMQService) -> None:
     for gone in (cookie, 0, 99):
         with fails(0x8004_0200):
             event.Unadvise(gone)
+
+
+class Failing:
+    """A sink that raises whatever it is told."""
+
+    def Arrived(self, Queue: MSMQQueue, Cursor: int) -> None:
+        raise RuntimeError("busy")
+
+    def ArrivedError(self, Queue: MSMQQueue, ErrorCode: int, Cursor: int) -> None:
+        raise RuntimeError("busy")
+
+
+@pytest.mark.spec("AC-3.16.4-02", "AC-3.16.4-03")
+def test_a_sink_that_fails_keeps_nobody_from_being_told(service: MSMQService) -> None:
+    queue = opened(made(service))
+    event, kept = MSMQEvent(), Sink()
+    event.Advise(Failing())
+    event.Advise(kept)
+    with pytest.raises(RuntimeError):
+        event.FireArrivedEvent(queue, FIRST)
+    assert kept.next() == (queue, FIRST)
+    with pytest.raises(RuntimeError):
+        event.FireArrivedErrorEvent(queue, E.MQ_ERROR_IO_TIMEOUT, NEXT)
+    assert kept.next() == (queue, E.MQ_ERROR_IO_TIMEOUT, NEXT)
 
 
 def test_the_application_implements_what_is_called(service: MSMQService) -> None:

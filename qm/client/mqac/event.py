@@ -4,6 +4,7 @@ Sinks are Python objects with the two methods of _DMSMQEventEvents; an applicati
 functions gives those to the constructor instead.
 """
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable
@@ -125,14 +126,16 @@ class MSMQEvent(EventSink[MSMQQueue]):
         return 0
 
     def FireArrivedEvent(self, pq: MSMQQueue, msgcursor: int) -> None:
-        """Tell every sink that a message is there."""
-        for sink in self._all():
-            sink.Arrived(pq, msgcursor)
+        """Tell every sink that a message is there. What one of them raises, this raises then."""
+        with contextlib.ExitStack() as calls:
+            for sink in reversed(self._all()):
+                calls.callback(sink.Arrived, pq, msgcursor)
 
     def FireArrivedErrorEvent(self, pq: MSMQQueue, hrStatus: int, msgcursor: int) -> None:
-        """Tell every sink that no message came."""
-        for sink in self._all():
-            sink.ArrivedError(pq, hrStatus, msgcursor)
+        """Tell every sink that no message came. What one of them raises, this raises then."""
+        with contextlib.ExitStack() as calls:
+            for sink in reversed(self._all()):
+                calls.callback(sink.ArrivedError, pq, hrStatus, msgcursor)
 
     # ---------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from qm.rpc.dcom.limits import SINKS_PER_CALLER_MAX
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.members import Done, executed
 from qm.rpc.dcom.mqac.threads import LoopRunner, Threads, Work
+from qm.rpc.dcom.mqac.values import signed
 from qm.rpc.dcom.runtime.exporter import Owner
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, NULL
 from qm.rpc.dcom.runtime.objref import Bindings, Objref
@@ -57,6 +58,7 @@ TRIES: Final = 4
 """Calls of a sink that fails, each after twice the pause."""
 PAUSE_FIRST_S: Final = 0.5
 _LCID: Final = 0x0409
+_U32_MODULUS: Final = 1 << 32
 
 
 class SinkPlace(msgspec.Struct, frozen=True):
@@ -167,11 +169,11 @@ class DcomEvent(MSMQEvent):
 
     @override
     def FireArrivedEvent(self, pq: MSMQQueue, msgcursor: int) -> None:
-        self._remote.fire(self, pq, msgcursor, Done(Hresult.S_OK))
+        self._remote.fire(self, pq, msgcursor)
 
     @override
     def FireArrivedErrorEvent(self, pq: MSMQQueue, hrStatus: int, msgcursor: int) -> None:
-        self._remote.fire(self, pq, msgcursor, Done(hrStatus))
+        self._remote.fire(self, pq, msgcursor, hrStatus)
 
     @override
     def watch(self, queue: MSMQQueue, cursor: int, look: Callable[[], object]) -> None:
@@ -266,7 +268,7 @@ class Sinks:
     ) -> None:
         owner = event.place.owner
         if self._watching.get(owner, 0) >= SINKS_PER_CALLER_MAX:
-            await self._tell(event, queue, cursor, Done(Hresult.E_OUTOFMEMORY))
+            await self._tell(event, queue, cursor, Hresult.E_OUTOFMEMORY)
             return
         self._watching[owner] = self._watching.get(owner, 0) + 1
         work = Work()
@@ -281,19 +283,20 @@ class Sinks:
             if not self._watching[owner]:
                 del self._watching[owner]
         if not work.is_given_up:
-            await self._tell(event, queue, cursor, done)
+            await self._tell(event, queue, cursor, done.status or None)
 
-    def fire(self, event: DcomEvent, queue: Any, cursor: int, done: Done) -> None:
+    def fire(self, event: DcomEvent, queue: Any, cursor: int, status: int | None = None) -> None:
         """Tell an event's sinks now."""
-        self._loop.call_soon_threadsafe(lambda: self._begin(self._tell(event, queue, cursor, done)))
+        begin = partial(self._tell, event, queue, cursor, status)
+        self._loop.call_soon_threadsafe(lambda: self._begin(begin()))
 
-    async def _tell(self, event: DcomEvent, queue: Any, cursor: int, done: Done) -> None:
-        """Call every sink: Arrived, or ArrivedError with the status."""
+    async def _tell(self, event: DcomEvent, queue: Any, cursor: int, status: int | None) -> None:
+        """Call every sink: ArrivedError with a status, or Arrived if there is none."""
         for sink in list(event.connected.values()):
-            await self._invoke(event, sink, queue, cursor, done.status)
+            await self._invoke(event, sink, queue, cursor, status)
 
     async def _invoke(
-        self, event: DcomEvent, sink: Sink, queue: Any, cursor: int, status: int
+        self, event: DcomEvent, sink: Sink, queue: Any, cursor: int, status: int | None
     ) -> None:
         pause = PAUSE_FIRST_S
         for attempt in range(TRIES):
@@ -303,10 +306,10 @@ class Sinks:
             try:
                 pointer = None if queue is None else self._refer(queue, event.place)
                 numbers = [Variant(VarType.I4, cursor)]
-                if status:
-                    numbers.insert(0, Variant(VarType.I4, status - (status >> 31 << 32)))
+                if status is not None:
+                    numbers.insert(0, Variant(VarType.I4, signed(status, _U32_MODULUS)))
                 arguments = arguments_of([Variant(VarType.DISPATCH, pointer), *numbers])
-                dispid = ARRIVED_ERROR if status else ARRIVED
+                dispid = ARRIVED if status is None else ARRIVED_ERROR
                 given = [dispid, NULL, _LCID, InvokeFlag.METHOD, arguments, 0, [], []]
                 await sink.server.call(sink.ref.ipid, sink.interface, 6, given, CONNECT_S)
             except (RpcFailed, Fault, ComError) as error:

@@ -18,6 +18,7 @@ from qm.client.mqac.constants import (
     CONNECT_E_NOCONNECTION,
     E_NOTIMPL,
     E_POINTER,
+    MQMSGCURSOR,
 )
 from qm.client.mqac.event import CONNECTIONS_MAX
 from qm.observe.metrics import Metrics
@@ -50,6 +51,7 @@ from tests.unit.rpc.dcom.scripts import (
     dcom_world,
     eventually,
     iid,
+    slot,
 )
 from tests.unit.rpc.dialogue import NoProviders
 
@@ -146,7 +148,13 @@ async def event_of(program: Program) -> tuple[Late, Objref, Objref]:
     return Late(server, event), container, point
 
 
-@pytest.mark.spec("AC-1-02", "AC-3.16-02", "AC-3.16.4.4-01", "AC-3.16.4.4.1-01", "AC-3.16.4.4.2-01")
+@pytest.mark.spec(
+    "AC-3.16-02",
+    "AC-3.16.4.4-01",
+    "AC-3.16.4.4.1-01",
+    "AC-3.16.4.4.2-01",
+    "AC-3.16.4.5.4-01",
+)
 def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
     async def scenario() -> None:
         async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
@@ -160,8 +168,8 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
             (early, *_) = await program.server.query(queue.ref.ipid, iid("IMSMQQueue4"))
             assert isinstance(early, Objref)
 
-            async def notify(timeout_ms: int) -> None:
-                given = [write_objref(event.ref), OMITTED, Variant(VarType.I4, timeout_ms)]
+            async def notify(timeout_ms: int, cursor: Variant = OMITTED) -> None:
+                given = [write_objref(event.ref), cursor, Variant(VarType.I4, timeout_ms)]
                 assert await program.server.call(early.ipid, QUEUE4, 15, given) == [0]
 
             async def count(wanted: int) -> None:
@@ -178,7 +186,7 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
             await count(1)
             dispid, arguments = told.told[0]
             assert dispid == 0
-            assert arguments[1] == Variant(VarType.I4, 0)
+            assert arguments[1:] == [Variant(VarType.I4, 0)]
             # The queue that it is told of is a live object.
             found = Late(program.server, parse_objref(arguments[0].value))  # type: ignore[arg-type]
             assert await found.get("IsOpen2") is True
@@ -186,12 +194,14 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
 
             # A sink that fails is called again.
             told.failures = 1
-            await notify(100)
+            await notify(100, Variant(VarType.I4, MQMSGCURSOR.MQMSG_CURRENT))
             await count(2)
             dispid, arguments = told.told[1]
             assert dispid == 1
             status = ErrorCode.MQ_ERROR_IO_TIMEOUT - (1 << 32)
-            assert arguments[1] == Variant(VarType.I4, status)
+            assert arguments[1:] == [Variant(VarType.I4, status), Variant(VarType.I4, 1)]
+            found = Late(program.server, parse_objref(arguments[0].value))  # type: ignore[arg-type]
+            assert await found.get("IsOpen2") is True
 
             assert await program.server.call(point.ipid, POINT, 6, [cookie]) == [0]
             again = await program.server.call(point.ipid, POINT, 6, [cookie])
@@ -201,12 +211,22 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
                 return told.released == 1
 
             await eventually(is_released)
+            await program.send("later")
+            await notify(-1)
+            await asyncio.sleep(0.2)
+            assert len(told.told) == 2, "it is never called again"
             program.close()
 
     run(scenario())
 
 
-@pytest.mark.spec("AC-3.16.4-06")
+@pytest.mark.spec(
+    "AC-3.16.4-06",
+    "AC-3.16.1-02",
+    "AC-3.16.4.5.3-01",
+    "AC-3.16.4.5.3-02",
+    "AC-3.16.4.5.3-03",
+)
 def test_an_event_has_so_many_sinks_and_each_has_its_cookie() -> None:
     async def scenario() -> None:
         async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
@@ -237,7 +257,13 @@ def test_an_event_has_so_many_sinks_and_each_has_its_cookie() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("AC-3.16.4.5.1-01", "AC-3.16.4.5.2-01")
+@pytest.mark.spec(
+    "AC-3.16.4.5.1-01",
+    "AC-3.16.4.5.2-01",
+    "AC-3.16.4-09",
+    "AC-3.16.4-10",
+    "AC-3.16-01",
+)
 def test_connection_points_answer_as_the_document_has_it() -> None:
     async def scenario() -> None:
         async with dcom_world(sink_port=SINK_PORT) as world:
@@ -282,15 +308,42 @@ def test_connection_points_answer_as_the_document_has_it() -> None:
     run(scenario())
 
 
-def test_private_members_of_an_event() -> None:
+@pytest.mark.spec(
+    "AC-3.16.4-01",
+    "AC-3.16.4-02",
+    "AC-3.16.4-03",
+    "AC-3.16.4.3.2-01",
+    "AC-3.16.4.3.3-01",
+)
+def test_private_members_of_an_event_tell_every_sink() -> None:
     async def scenario() -> None:
-        async with dcom_world(sink_port=SINK_PORT) as world:
+        async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
             program = await world.program()
-            (private,) = await program.server.create(clsid("MSMQEvent"), iid("IMSMQPrivateEvent"))
-            late = Late(program.server, private)
-            assert await program.server.call(
-                late.ref.ipid, object_interfaces()[iid("IMSMQPrivateEvent")], 7, []
-            ) == [0, 0]
+            event, _, point = await event_of(program)
+            for _ in range(2):
+                _, status = await program.server.call(point.ipid, POINT, 5, [REFERENCE])
+                assert status == 0
+            private = "IMSMQPrivateEvent"
+            assert await slot(event, private, "Hwnd") == 0
+            await program.new_queue()
+            queue = await program.opened(RECEIVE)
+            pointer = write_objref(await queue.by(iid("IMSMQQueue")))
+            status = ErrorCode.MQ_ERROR_IO_TIMEOUT - (1 << 32)
+            await slot(event, private, "FireArrivedEvent", "method", pointer, 2)
+            for code, cursor in ((status, 1), (0, 0)):
+                given = (pointer, code, cursor)
+                await slot(event, private, "FireArrivedErrorEvent", "method", *given)
+
+            async def are_told() -> bool:
+                return len(told.told) == 6
+
+            await eventually(are_told)
+            found = []
+            for dispid, (subject, *numbers) in told.told:
+                assert subject.vt == VarType.DISPATCH
+                assert {one.vt for one in numbers} == {VarType.I4}
+                found.append((dispid, [one.value for one in numbers]))
+            assert sorted(found) == sorted([(0, [2]), (1, [status, 1]), (1, [0, 0])] * 2)
             program.close()
 
     run(scenario())
