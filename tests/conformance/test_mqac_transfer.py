@@ -32,6 +32,7 @@ from qm.pb import control_pb2
 from qm.security.sid import sid_from_text, sid_text
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
+from qm.wire.enums import HashAlgorithm
 from tests.conformance.mqac_world import SEND, ask, fails, info_of, made, opened
 from tests.unit.client.threaded import threaded_node
 
@@ -127,9 +128,31 @@ def test_a_level_says_how_a_message_is_signed(two: Two, has_lists: bool) -> None
         (levels.MQMSG_AUTH_LEVEL_SIG30, as_30),
         (levels.MQMSG_AUTH_LEVEL_ALWAYS, as_30),
     ):
-        signed(two, level, has_lists=has_lists).Send(sender)
+        message = signed(two, level, has_lists=has_lists)
+        message.Send(sender)
+        follows = {1: 5, 2: 1, 4: 3, 8: 5}  # what it was asked for
+        assert message.ReceivedAuthenticationLevel == follows.get(level, 0)
         found = arrived(reader)
         assert found.ReceivedAuthenticationLevel == found_valid, level
+    for number in (HashAlgorithm.SHA256, HashAlgorithm.SHA512):  # hashed as it says
+        message = signed(two, levels.MQMSG_AUTH_LEVEL_SIG20, has_lists=has_lists)
+        message.HashAlgorithm = number
+        message.Send(sender)
+        found = arrived(reader)
+        assert found.HashAlgorithm == number
+        assert found.ReceivedAuthenticationLevel == codes.MQMSG_AUTHENTICATED_SIG20
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-16")
+def test_a_message_that_is_sent_on_comes_from_where_that_is_done(two: Two) -> None:
+    info, other = made(two.far), made(two.far)
+    MSMQMessage(two.near).Send(opened(two.from_near(info), SEND))
+    found = arrived(opened(info))
+    assert found.SourceMachineGuid == guid_text(two.near.manager.identifier)
+    found.Send(opened(other, SEND))
+    again = arrived(opened(other))
+    own = guid_text(two.far.manager.identifier)
+    assert found.SourceMachineGuid == again.SourceMachineGuid == own
 
 
 @pytest.mark.spec(

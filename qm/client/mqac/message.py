@@ -53,6 +53,13 @@ _CONNECTOR_ONLY: Final = frozenset(
         "AuthenticationProviderName",
     }
 )
+_AUTHENTICATION: Final = {
+    MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_ALWAYS: MQMSGAUTHENTICATION.MQMSG_AUTHENTICATED_SIG30,
+    MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_SIG10: MQMSGAUTHENTICATION.MQMSG_AUTHENTICATED_SIG10,
+    MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_SIG20: MQMSGAUTHENTICATION.MQMSG_AUTHENTICATED_SIG20,
+    MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_SIG30: MQMSGAUTHENTICATION.MQMSG_AUTHENTICATED_SIG30,
+}
+"""What a send that signs says of its message."""
 _NOT_SENT: Final = frozenset({"SenderId", "DestinationSymmetricKey", "Signature"})
 """What the data plane does not carry yet."""
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -543,6 +550,8 @@ class MSMQMessage:
         values["LookupId"] = sent.places[0][1] if len(sent.places) == 1 else 0
         values["SourceMachineGuid"] = manager.identifier
         values["SentTime"] = manager.now()
+        if values["AuthLevel"]:
+            values["ReceivedAuthenticationLevel"] = _AUTHENTICATION[values["AuthLevel"]]
         if values["ConnectorTypeGuid"] == GUID_NULL:
             values["Class"] = MQMSGCLASS.MQMSG_CLASS_NORMAL
         is_one = len(targets) == 1
