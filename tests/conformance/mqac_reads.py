@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from qm.client.mqac import (
@@ -19,8 +21,10 @@ from tests.conformance.mqac_world import PEEK, SEND, fails, info_of, made, opene
 
 E = ErrorCode
 WAIT_S = 20
+BLOCKED_S = 0.1
 SOON_MS = 10
 CONNECTOR = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
+NO_CONNECTOR = "{00000000-0000-0000-0000-000000000000}"
 
 
 def send(service: MSMQService, info: MSMQQueueInfo, *bodies: str, **properties: object) -> None:
@@ -68,9 +72,11 @@ def arguments(name: str, lookup_id: int | str = 1, **others: Any) -> dict[str, A
 def ready(service: MSMQService, name: str, *bodies: str) -> tuple[MSMQQueue, dict[str, Any], str]:
     """An open queue of these messages, the arguments with which a method reads one, and its body.
 
-    The cursor is at the first message, so that PeekNext finds the second.
+    The cursor is at the first message, so that PeekNext finds the second. Each names a connector.
     """
-    queue = opened(filled(service, *bodies))
+    info = made(service)
+    send(service, info, *bodies, ConnectorTypeGuid=CONNECTOR)
+    queue = opened(info)
     at = {"Previous": 2, "Next": 0}
     place = next(
         (number for word, number in at.items() if word in name and takes(name, "LookupId")), 1
@@ -162,11 +168,15 @@ def has_defaults(service: MSMQService, name: str) -> None:
     given.pop("ReceiveTimeout", None)
     found = getattr(queue, name)(**given)
     assert found.Body == text
-    assert found.DestinationQueueInfo is None
+    assert (found.DestinationQueueInfo, found.ConnectorTypeGuid) == (None, NO_CONNECTOR)
     queue, given, _ = ready(service, name, "a", "b", "c")
     found = getattr(queue, name)(**given, WantDestinationQueue=True, WantBody=False)
     assert found.DestinationQueueInfo is not None
     assert (found.Body, found.BodyLength) == (None, 0)
+    if takes(name, "WantConnectorType"):
+        queue, given, _ = ready(service, name, "a", "b", "c")
+        found = getattr(queue, name)(**given, WantConnectorType=True)
+        assert (found.ConnectorTypeGuid, found.DestinationQueueInfo) == (CONNECTOR, None)
 
 
 def refuses_other_transactions(service: MSMQService, name: str) -> None:
@@ -201,30 +211,41 @@ def finds_nothing(service: MSMQService, name: str) -> None:
 
 
 def waits(service: MSMQService, name: str) -> None:
-    """A finite time ends in an error; without end it waits for a message."""
-    info = made(service)
-    queue = opened(info)
-    if name.startswith("PeekNext"):
-        send(service, info, "before")
-        queue.PeekCurrent(ReceiveTimeout=0)
-    with fails(E.MQ_ERROR_IO_TIMEOUT):
-        getattr(queue, name)(ReceiveTimeout=SOON_MS)
-    if name.startswith("PeekNext"):
-        queue.Reset()
-        queue.PeekCurrent(ReceiveTimeout=0)
+    """A finite time ends in an error; within it, and without end, it waits for a message."""
+    times: list[dict[str, Any]] = [{}, {"ReceiveTimeout": WAIT_S * 1_000}]
+    for given in times:
+        info = made(service)
+        queue = opened(info)
+        if name.startswith("PeekNext"):
+            send(service, info, "before")
+            queue.PeekCurrent(ReceiveTimeout=0)
+        with fails(E.MQ_ERROR_IO_TIMEOUT):
+            getattr(queue, name)(ReceiveTimeout=SOON_MS)
+        if name.startswith("PeekNext"):
+            queue.Reset()
+            queue.PeekCurrent(ReceiveTimeout=0)
+        assert what_comes(service, info, partial(getattr(queue, name), **given)) == ["late"]
+
+
+def what_comes(
+    service: MSMQService, info: MSMQQueueInfo, read: Callable[[], MSMQMessage | None]
+) -> list[object]:
+    """What a read finds that has begun before there is anything, and is there still."""
     found: list[object] = []
-    waiting = threading.Thread(target=lambda: found.append(body(getattr(queue, name)())))
+    waiting = threading.Thread(target=lambda: found.append(body(read())))
     waiting.start()
+    waiting.join(BLOCKED_S)
+    assert waiting.is_alive()
     send(service, info, "late")
     waiting.join(WAIT_S)
-    assert found == ["late"]
+    return found
 
 
 def locks(service: MSMQService, name: str, *, is_visible: bool = False) -> None:
     """In a transaction a message is locked; commit removes it, abort gives it back."""
     info = filled(service, "a", "b", "c", is_transactional=True)
     dispenser = MSMQTransactionDispenser(service)
-    look = opened(info, PEEK)
+    look, taker = opened(info, PEEK), opened(info)
     ids = [message.LookupId for message in walk(look)]
     place = 2 if "Previous" in name else 0 if "Next" in name else 1
     for ending in ("Abort", "Commit"):
@@ -233,6 +254,8 @@ def locks(service: MSMQService, name: str, *, is_visible: bool = False) -> None:
         found = getattr(queue, name)(**arguments(name, ids[place], Transaction=transaction))
         visible = [message.LookupId for message in walk(look)]
         assert (found.LookupId in visible) == is_visible
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):  # nobody else takes it, whoever sees it
+            taker.ReceiveByLookupId(found.LookupId)
         getattr(transaction, ending)()
         visible = [message.LookupId for message in walk(look)]
         assert (found.LookupId in visible) == (ending == "Abort")

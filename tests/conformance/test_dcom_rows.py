@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from qm.rpc.dcom.mqac.definitions import Definitions, Method, Parameter, definitions
-from tests.conformance.dcom_rows import holds, read
+from tests.conformance.dcom_rows import holds, read, rows
 
 Change = Callable[[Method], Method]
 
@@ -48,6 +49,7 @@ READ_ROW, SET_ROW, FLAG_ROW, COOKIE_ROW, SEND_ROW = (
     "AC-3.16.4.5.4-02",
     "AC-3.17.4.1.48-28",
 )
+DISPID = re.compile(r", dispid (?!none)\S+:")
 NONE: Change = with_parameters(lambda _: [])
 SWAPPED: Change = with_parameters(lambda found: [found[1], found[0], *found[2:]])
 WITHOUT_THE_LAST: Change = with_parameters(lambda found: found[:-1])
@@ -99,6 +101,25 @@ def test_a_method_that_is_another_one_does_not_hold(interface: str, change: Chan
 def test_nor_does_another_argument(row: str, interface: str, opnum: int, change: Change) -> None:
     with pytest.raises(AssertionError):
         holds(row, changed(interface, opnum, change))
+
+
+@pytest.mark.spec("AC-1-02")
+def test_every_dispid_is_that_of_the_type_library() -> None:
+    """What rows write of each member is looked up in the definitions that are served."""
+    written = [name for name, row in rows().items() if DISPID.search(row["text"])]
+    places = {place for name in written for place in rows()[name]["wire"]}
+    members = [
+        method
+        for one in definitions().interfaces
+        for method in one.methods
+        if "IDispatch" in definitions().lineage(one.name)
+    ]
+    assert len(places) == len(members) > 500
+    for name in written:
+        holds(name)
+    # Those of the two events are the document's own.
+    events = definitions().named("_DMSMQEventEvents").methods
+    assert {one.name: one.dispid for one in events} == {"Arrived": 0, "ArrivedError": 1}
 
 
 def test_a_slot_that_an_earlier_revision_has_already_does_not_hold() -> None:

@@ -292,6 +292,15 @@ def test_a_destination_takes_over_a_handle(service: MSMQService) -> None:
     assert (destination.Handle, destination.PathName) == (queue.Handle2, "")
     assert (destination.IsOpen, destination.ADsPath) == (True, None)
     assert receives(service, destination, opened(info))
+    # A directory path goes, too.
+    public = info_of(service, path="QUORATE\\taken-over")
+    public.Create()
+    other = MSMQDestination(service)
+    other.ADsPath = public.ADsPath
+    other.Handle = queue.Handle2
+    assert (other.ADsPath, other.PathName, other.IsOpen) == (None, "", True)
+    assert receives(service, other, opened(info))
+    public.Delete()
     for none in (None, (1 << 64) - 1, 12_345_678):
         destination.Handle = none
         assert (destination.Handle, destination.IsOpen) == (None, False)

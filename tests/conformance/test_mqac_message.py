@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -100,7 +100,7 @@ class Wire:
 # A message of one's own ------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.17.3-01", "AC-3.17.4.1.36-02", "AC-3.17.4.1.38-02")
+@pytest.mark.spec("AC-3.17.3-01", "AC-3.17.4.1.36-02", "AC-3.17.4.1.38-02", "AC-2.2.2.13-01")
 def test_a_new_message_has_the_defaults(service: MSMQService) -> None:
     message = MSMQMessage(service)
     wanted = {
@@ -309,6 +309,9 @@ def test_delivery_priority_journal_and_tag_arrive(way: Way, service: MSMQService
     found = way.through(message)
     assert (found.Delivery, found.Priority, found.Journal) == (1, 6, 3)
     assert found.AppSpecific == 0xFFFF_FFFF
+    for flag in (MQMSGJOURNAL.MQMSG_DEADLETTER, MQMSGJOURNAL.MQMSG_JOURNAL):
+        message.Journal = flag
+        assert way.through(message).Journal == flag
     plain = way.through(MSMQMessage(service))
     assert (plain.Delivery, plain.Priority, plain.Journal, plain.AppSpecific) == (0, 3, 0, 0)
 
@@ -380,6 +383,21 @@ def test_identity_and_times_of_a_message(way: Way, service: MSMQService) -> None
     reply.CorrelationId = found.Id
     way.next()
     assert way.through(reply).CorrelationId == first
+
+
+@pytest.mark.spec("AC-3.17.4.1.40-01", "AC-3.17.4.1.41-01")
+def test_a_message_that_was_on_its_way_has_two_times(way: Way, service: MSMQService) -> None:
+    MSMQMessage(service).Send(way.sender)
+    sent = wire_of(way)
+    later = ReceivedMessage(
+        *(sent.packet, sent.number, sent.lookup_identifier, sent.queue_id, sent.sent_time_s + 60),
+        *(sent.verdict_class, sent.flags),
+    )
+    found = MSMQMessage.received(
+        service, later, wants_destination=False, wants_body=True, wants_connector=False
+    )
+    assert found.SentTime == datetime.fromtimestamp(sent.sent_time_s, UTC)
+    assert found.ArrivedTime == found.SentTime + timedelta(minutes=1)
 
 
 @pytest.mark.spec("AC-3.17.4.1.19-01", "AC-3.17.4.1.19-02")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,13 @@ import pytest
 from typing_extensions import override
 
 from qm.client.errors import MqError
-from qm.client.mqac import MSMQMessage, MSMQQuery, MSMQQueueInfo, MSMQService
+from qm.client.mqac import (
+    MSMQMessage,
+    MSMQQuery,
+    MSMQQueueInfo,
+    MSMQService,
+    MSMQTransactionDispenser,
+)
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import E_NOTIMPL, MQACCESS, MQJOURNAL, MQPRIVLEVEL, MQSHARE
 from qm.client.mqac.naming import format_name_of_path
@@ -35,6 +42,7 @@ from tests.conformance.mqac_world import (
 )
 
 E = ErrorCode
+WAIT_S = 20
 REMOTE = "elsewhere\\private$\\q"
 SEVERAL = "DIRECT=OS:QUORATE\\private$\\a,DIRECT=OS:QUORATE\\private$\\b"
 MULTICAST = "MULTICAST=234.1.1.1:8001"
@@ -349,13 +357,14 @@ def refreshes_first(service: MSMQService, *names: str) -> None:
         ):
             with fails(code):
                 getattr(info, name)
-    info = made(service)
-    again, other = (info_of(service, name=info.FormatName or "") for _ in range(2))
-    for label, shown in (("one", "one"), ("two", "one")):
-        other.Label = label
-        other.Update()
-        getattr(again, names[0])
-        assert again.Label == shown
+    queue = made(service)
+    for name in names:
+        again, other = (info_of(service, name=queue.FormatName or "") for _ in range(2))
+        for label in (name, f"{name} since"):
+            other.Label = label
+            other.Update()
+            getattr(again, name)
+            assert again.Label == name
 
 
 @pytest.mark.spec("AC-3.10.4.1.4-01", "AC-3.10.4.1.5-01", "AC-3.10.4.1.30-01")
@@ -443,10 +452,15 @@ def test_a_base_priority_is_a_public_queue_s(service: MSMQService) -> None:
     for value in (-32769, 32768):
         with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
             public.BasePriority = value
+    public.BasePriority = -32768
+    public.Update()
+    assert info_of(service, path="QUORATE\\public2").BasePriority == -32768
     public.BasePriority = 32767
     public.Update()
     again = info_of(service, path="QUORATE\\public2")
     assert again.BasePriority == 32767
+    for name, wanted in ((public.FormatName, 32767), ("DIRECT=OS:QUORATE\\public2", 0)):
+        assert info_of(service, name=name or "").BasePriority == wanted
     again.Delete()
     refreshes_first(service, "BasePriority")
 
@@ -464,6 +478,13 @@ def test_times_and_authentication(service: MSMQService) -> None:
     info.Authenticate = 2
     info.Update()
     assert info_of(service, name=info.FormatName or "").Authenticate == 1
+    # Each of the two is its own.
+    end = time.monotonic() + WAIT_S
+    while (again := info_of(service, name=info.FormatName or "")).ModifyTime <= info.CreateTime:
+        assert time.monotonic() < end
+        info.Label = f"at {time.monotonic()}"
+        info.Update()
+    assert again.CreateTime == info.CreateTime
     system = info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER")
     assert system.ModifyTime == datetime(1970, 1, 1, tzinfo=UTC)
     assert system.Authenticate == 0
@@ -931,6 +952,15 @@ def test_the_objects_see_what_other_protocols_see(service: MSMQService) -> None:
     )
     info.Refresh()
     assert info.Label == "by another"
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    exact = made(service, is_transactional=True)
+    MSMQMessage(service).Send(opened(exact, SEND), transaction)
+    reply = ask(
+        service, lambda s: s.clients.ListTransactions, control_pb2.ListTransactionsRequest()
+    )
+    identifier = transaction.attached().GetTransactionInfo().uow
+    assert identifier in [each.identifier for each in reply.transactions]
+    transaction.Abort()
     ask(service, lambda s: s.queues.PurgeQueue, control_pb2.PurgeQueueRequest(queue=name))
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         opened(info).Peek(ReceiveTimeout=0)
@@ -938,9 +968,12 @@ def test_the_objects_see_what_other_protocols_see(service: MSMQService) -> None:
 
 @pytest.mark.spec("AC-3.1.1.2-01")
 def test_sends_to_other_computers_wait_in_an_outgoing_queue(service: MSMQService) -> None:
-    local = made(service)
-    MSMQMessage(service).Send(opened(local, SEND))
-    assert opened(local).Receive(ReceiveTimeout=0) is not None
+    public = info_of(service, path="QUORATE\\deposited")
+    public.Create()
+    for local in (made(service), public):
+        MSMQMessage(service).Send(opened(local, SEND))
+        assert opened(local).Receive(ReceiveTimeout=0) is not None
+    public.Delete()
     remote = info_of(service, name="DIRECT=TCP:127.255.255.254\\private$\\far")
     MSMQMessage(service).Send(opened(remote, SEND))
     reply = ask(

@@ -24,7 +24,7 @@ def test_receive_v1_is_guarded(service: MSMQService) -> None:
     reads.refuses_other_transactions(service, "Receive_v1")
 
 
-@pytest.mark.spec("AC-3.11.4.1.7-04", "AC-3.11.4.1.7-06", "AC-3.11.4.1.7-07")
+@pytest.mark.spec("AC-3.11.4.1.7-04", "AC-3.11.4.1.7-06", "AC-3.11.4.1.7-07", "AC-3.11.4-07")
 def test_receive_v1_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "Receive_v1")
     reads.finds_nothing(service, "Receive_v1")
@@ -44,7 +44,7 @@ def test_peek_v1_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "Peek_v1")
 
 
-@pytest.mark.spec("AC-3.11.4.1.8-04", "AC-3.11.4.1.8-05", "AC-3.11.4.1.8-06")
+@pytest.mark.spec("AC-3.11.4.1.8-04", "AC-3.11.4.1.8-05", "AC-3.11.4.1.8-06", "AC-3.11.4-07")
 def test_peek_v1_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "Peek_v1")
     reads.finds_nothing(service, "Peek_v1")
@@ -60,7 +60,7 @@ def test_receive_current_v1_is_guarded(service: MSMQService) -> None:
     reads.refuses_other_transactions(service, "ReceiveCurrent_v1")
 
 
-@pytest.mark.spec("AC-3.11.4.1.11-04", "AC-3.11.4.1.11-06", "AC-3.11.4.1.11-07")
+@pytest.mark.spec("AC-3.11.4.1.11-04", "AC-3.11.4.1.11-06", "AC-3.11.4.1.11-07", "AC-3.11.4-07")
 def test_receive_current_v1_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceiveCurrent_v1")
     reads.finds_nothing(service, "ReceiveCurrent_v1")
@@ -86,7 +86,7 @@ def test_peek_next_v1_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekNext_v1")
 
 
-@pytest.mark.spec("AC-3.11.4.1.12-04", "AC-3.11.4.1.12-05", "AC-3.11.4.1.12-06")
+@pytest.mark.spec("AC-3.11.4.1.12-04", "AC-3.11.4.1.12-05", "AC-3.11.4.1.12-06", "AC-3.11.4-07")
 def test_peek_next_v1_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekNext_v1")
     reads.finds_nothing(service, "PeekNext_v1")
@@ -105,7 +105,7 @@ def test_peek_current_v1_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekCurrent_v1")
 
 
-@pytest.mark.spec("AC-3.11.4.1.13-04", "AC-3.11.4.1.13-05", "AC-3.11.4.1.13-06")
+@pytest.mark.spec("AC-3.11.4.1.13-04", "AC-3.11.4.1.13-05", "AC-3.11.4.1.13-06", "AC-3.11.4-07")
 def test_peek_current_v1_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekCurrent_v1")
     reads.finds_nothing(service, "PeekCurrent_v1")
@@ -123,7 +123,7 @@ def test_receive_is_guarded(service: MSMQService) -> None:
     reads.refuses_other_transactions(service, "Receive")
 
 
-@pytest.mark.spec("AC-3.11.4.1.14-04", "AC-3.11.4.1.14-06", "AC-3.11.4.1.14-07")
+@pytest.mark.spec("AC-3.11.4.1.14-04", "AC-3.11.4.1.14-06", "AC-3.11.4.1.14-07", "AC-3.11.4-07")
 def test_receive_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "Receive")
     reads.finds_nothing(service, "Receive")
@@ -142,7 +142,7 @@ def test_peek_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "Peek")
 
 
-@pytest.mark.spec("AC-3.11.4.1.15-04", "AC-3.11.4.1.15-05", "AC-3.11.4.1.15-06")
+@pytest.mark.spec("AC-3.11.4.1.15-04", "AC-3.11.4.1.15-05", "AC-3.11.4.1.15-06", "AC-3.11.4-07")
 def test_peek_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "Peek")
     reads.finds_nothing(service, "Peek")
@@ -155,7 +155,7 @@ def test_receive_current_is_guarded(service: MSMQService) -> None:
     reads.refuses_other_transactions(service, "ReceiveCurrent")
 
 
-@pytest.mark.spec("AC-3.11.4.1.16-04", "AC-3.11.4.1.16-06", "AC-3.11.4.1.16-07")
+@pytest.mark.spec("AC-3.11.4.1.16-04", "AC-3.11.4.1.16-06", "AC-3.11.4.1.16-07", "AC-3.11.4-07")
 def test_receive_current_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceiveCurrent")
     reads.finds_nothing(service, "ReceiveCurrent")
@@ -180,7 +180,7 @@ def test_peek_next_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekNext")
 
 
-@pytest.mark.spec("AC-3.11.4.1.17-04", "AC-3.11.4.1.17-05", "AC-3.11.4.1.17-06")
+@pytest.mark.spec("AC-3.11.4.1.17-04", "AC-3.11.4.1.17-05", "AC-3.11.4.1.17-06", "AC-3.11.4-07")
 def test_peek_next_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekNext")
     reads.finds_nothing(service, "PeekNext")
@@ -198,7 +198,7 @@ def test_peek_current_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekCurrent")
 
 
-@pytest.mark.spec("AC-3.11.4.1.18-04", "AC-3.11.4.1.18-05", "AC-3.11.4.1.18-06")
+@pytest.mark.spec("AC-3.11.4.1.18-04", "AC-3.11.4.1.18-05", "AC-3.11.4.1.18-06", "AC-3.11.4-07")
 def test_peek_current_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekCurrent")
     reads.finds_nothing(service, "PeekCurrent")
@@ -219,7 +219,11 @@ def test_receive_by_lookup_id_is_guarded(service: MSMQService) -> None:
 
 
 @pytest.mark.spec(
-    "AC-3.11.4.1.21-05", "AC-3.11.4.1.21-07", "AC-3.11.4.1.21-08", "AC-3.11.4.1.21-09"
+    "AC-3.11.4.1.21-05",
+    "AC-3.11.4.1.21-07",
+    "AC-3.11.4.1.21-08",
+    "AC-3.11.4.1.21-09",
+    "AC-3.11.4-07",
 )
 def test_receive_by_lookup_id_takes_a_message(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceiveByLookupId")
@@ -237,7 +241,11 @@ def test_receive_next_by_lookup_id_is_guarded(service: MSMQService) -> None:
 
 
 @pytest.mark.spec(
-    "AC-3.11.4.1.22-05", "AC-3.11.4.1.22-07", "AC-3.11.4.1.22-08", "AC-3.11.4.1.22-09"
+    "AC-3.11.4.1.22-05",
+    "AC-3.11.4.1.22-07",
+    "AC-3.11.4.1.22-08",
+    "AC-3.11.4.1.22-09",
+    "AC-3.11.4-07",
 )
 def test_receive_next_by_lookup_id_takes_a_message(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceiveNextByLookupId")
@@ -255,7 +263,11 @@ def test_receive_previous_by_lookup_id_is_guarded(service: MSMQService) -> None:
 
 
 @pytest.mark.spec(
-    "AC-3.11.4.1.23-05", "AC-3.11.4.1.23-07", "AC-3.11.4.1.23-08", "AC-3.11.4.1.23-09"
+    "AC-3.11.4.1.23-05",
+    "AC-3.11.4.1.23-07",
+    "AC-3.11.4.1.23-08",
+    "AC-3.11.4.1.23-09",
+    "AC-3.11.4-07",
 )
 def test_receive_previous_by_lookup_id_takes_a_message(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceivePreviousByLookupId")
@@ -271,7 +283,11 @@ def test_receive_first_by_lookup_id_is_guarded(service: MSMQService) -> None:
 
 
 @pytest.mark.spec(
-    "AC-3.11.4.1.24-04", "AC-3.11.4.1.24-06", "AC-3.11.4.1.24-07", "AC-3.11.4.1.24-08"
+    "AC-3.11.4.1.24-04",
+    "AC-3.11.4.1.24-06",
+    "AC-3.11.4.1.24-07",
+    "AC-3.11.4.1.24-08",
+    "AC-3.11.4-07",
 )
 def test_receive_first_by_lookup_id_takes_a_message(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceiveFirstByLookupId")
@@ -287,7 +303,11 @@ def test_receive_last_by_lookup_id_is_guarded(service: MSMQService) -> None:
 
 
 @pytest.mark.spec(
-    "AC-3.11.4.1.25-04", "AC-3.11.4.1.25-06", "AC-3.11.4.1.25-07", "AC-3.11.4.1.25-08"
+    "AC-3.11.4.1.25-04",
+    "AC-3.11.4.1.25-06",
+    "AC-3.11.4.1.25-07",
+    "AC-3.11.4.1.25-08",
+    "AC-3.11.4-07",
 )
 def test_receive_last_by_lookup_id_takes_a_message(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceiveLastByLookupId")
@@ -305,7 +325,11 @@ def test_receive_by_lookup_id_allow_peek_is_guarded(service: MSMQService) -> Non
 
 
 @pytest.mark.spec(
-    "AC-3.11.4.1.33-05", "AC-3.11.4.1.33-07", "AC-3.11.4.1.33-08", "AC-3.11.4.1.33-09"
+    "AC-3.11.4.1.33-05",
+    "AC-3.11.4.1.33-07",
+    "AC-3.11.4.1.33-08",
+    "AC-3.11.4.1.33-09",
+    "AC-3.11.4-07",
 )
 def test_receive_by_lookup_id_allow_peek_takes_a_message(service: MSMQService) -> None:
     reads.has_defaults(service, "ReceiveByLookupIdAllowPeek")
@@ -320,7 +344,7 @@ def test_peek_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekByLookupId")
 
 
-@pytest.mark.spec("AC-3.11.4.1.26-05", "AC-3.11.4.1.26-06")
+@pytest.mark.spec("AC-3.11.4.1.26-05", "AC-3.11.4.1.26-06", "AC-3.11.4-07")
 def test_peek_by_lookup_id_finds_or_fails_at_once(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekByLookupId")
     reads.finds_nothing(service, "PeekByLookupId")
@@ -332,7 +356,7 @@ def test_peek_next_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekNextByLookupId")
 
 
-@pytest.mark.spec("AC-3.11.4.1.27-05", "AC-3.11.4.1.27-06")
+@pytest.mark.spec("AC-3.11.4.1.27-05", "AC-3.11.4.1.27-06", "AC-3.11.4-07")
 def test_peek_next_by_lookup_id_finds_or_fails_at_once(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekNextByLookupId")
     reads.finds_nothing(service, "PeekNextByLookupId")
@@ -344,7 +368,7 @@ def test_peek_previous_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekPreviousByLookupId")
 
 
-@pytest.mark.spec("AC-3.11.4.1.28-05", "AC-3.11.4.1.28-06")
+@pytest.mark.spec("AC-3.11.4.1.28-05", "AC-3.11.4.1.28-06", "AC-3.11.4-07")
 def test_peek_previous_by_lookup_id_finds_or_fails_at_once(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekPreviousByLookupId")
     reads.finds_nothing(service, "PeekPreviousByLookupId")
@@ -356,7 +380,7 @@ def test_peek_first_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekFirstByLookupId")
 
 
-@pytest.mark.spec("AC-3.11.4.1.29-04", "AC-3.11.4.1.29-05")
+@pytest.mark.spec("AC-3.11.4.1.29-04", "AC-3.11.4.1.29-05", "AC-3.11.4-07")
 def test_peek_first_by_lookup_id_finds_or_fails_at_once(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekFirstByLookupId")
     reads.finds_nothing(service, "PeekFirstByLookupId")
@@ -368,7 +392,7 @@ def test_peek_last_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.may_be_read(service, "PeekLastByLookupId")
 
 
-@pytest.mark.spec("AC-3.11.4.1.30-04", "AC-3.11.4.1.30-05")
+@pytest.mark.spec("AC-3.11.4.1.30-04", "AC-3.11.4.1.30-05", "AC-3.11.4-07")
 def test_peek_last_by_lookup_id_finds_or_fails_at_once(service: MSMQService) -> None:
     reads.has_defaults(service, "PeekLastByLookupId")
     reads.finds_nothing(service, "PeekLastByLookupId")

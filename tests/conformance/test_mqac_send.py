@@ -46,6 +46,8 @@ from tests.conformance.mqac_world import (
 E = ErrorCode
 EXPIRY_WAIT_MS = 20_000
 CONNECTOR = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
+SIGNATURE_BYTES = 256
+"""Of a key of 2,048 bits, which internal certificates have."""
 
 
 @pytest.fixture(scope="module")
@@ -132,10 +134,11 @@ def test_a_send_gives_a_new_id_and_names_the_destination(way: Way, service: MSMQ
 @pytest.mark.spec("AC-3.17.4.1.48-16", "AC-3.17.4.1.48-20")
 def test_a_send_says_where_and_when(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
-    before = datetime.now(UTC)
-    message.Send(way.sender)
-    assert message.SentTime is not None
-    assert before <= message.SentTime <= datetime.now(UTC)
+    for _ in range(2):  # each send says it anew
+        before = datetime.now(UTC)
+        message.Send(way.sender)
+        assert message.SentTime is not None
+        assert before <= message.SentTime <= datetime.now(UTC)
     assert message.SourceMachineGuid == guid_text(service.manager.identifier)
     found = way.next()
     assert found.SourceMachineGuid == message.SourceMachineGuid
@@ -310,7 +313,7 @@ def test_messages_are_signed_with_a_certificate_whose_key_is_here(
         assert signer is not None
         assert found is not None
         assert found.SenderCertificate == signer.certificate
-        assert found.Signature
+        assert len(found.Signature) == SIGNATURE_BYTES
 
 
 @pytest.mark.spec("AC-3.17.4.1.49-03", "AC-3.17.4.1.87-03", "AC-3.17.4.1.44-01")

@@ -23,7 +23,7 @@ LABEL = re.compile(
 )
 
 
-@pytest.mark.spec("QB-3.1.5.8.9-01", "QB-3.1.7.1.7-01")
+@pytest.mark.spec("QB-3.1.5.8.9-01", "QB-3.1.7.1.7-01", "AC-2.2.2.13-01")
 def test_reports_are_wanted_by_tr_and_a_queue() -> None:
     assert report_queue(True, DebugHeader(QUEUE)) == QUEUE
     assert report_queue(False, DebugHeader(QUEUE)) is None

@@ -195,12 +195,16 @@ def test_certificates_of_a_user_come_and_go_one_by_one(world: World) -> None:
     assert [one.digest for one in digests] == [certificate_digest(b"second")]
 
 
-@pytest.mark.spec("DM-3.1.1.1-29", "AC-3.2.4.2.1-07", "AC-3.2.4.2.1-08")
+@pytest.mark.spec("DM-3.1.1.1-29", "AC-3.2.4.2.1-06", "AC-3.2.4.2.1-07", "AC-3.2.4.2.1-08")
 def test_a_user_has_one_internal_certificate(world: World) -> None:
     assert register(world, ALICE, b"external") is SUCCESS
     assert register(world, ALICE, b"old", is_internal=True) is SUCCESS
     kept = register(world, ALICE, b"new", is_internal=True, is_conditional=True)
     assert kept == ErrorCode.MQ_INFORMATION_INTERNAL_USER_CERT_EXIST
+    found = directory(world).user(ALICE)
+    assert found is not None
+    assert found.certificates == (b"external", b"old")
+    assert people.internal_digest(world.machine.view, ALICE) == certificate_digest(b"old")
     assert register(world, ALICE, b"new", is_internal=True) is SUCCESS
     found = directory(world).user(ALICE)
     assert found is not None
@@ -213,8 +217,9 @@ def test_a_user_has_one_internal_certificate(world: World) -> None:
     assert register(world, ALICE, b"kept", is_internal=True) is SUCCESS
     found = directory(world).user(ALICE)
     clerks_alone_administer(world)
-    newer = register(world, ALICE, b"newer", sender=BOB, is_internal=True)
-    assert newer == ErrorCode.MQ_ERROR_ACCESS_DENIED
+    for is_internal in (True, False):
+        newer = register(world, ALICE, b"newer", sender=BOB, is_internal=is_internal)
+        assert newer == ErrorCode.MQ_ERROR_ACCESS_DENIED
     assert directory(world).user(ALICE) == found
     assert people.internal_digest(world.machine.view, ALICE) == certificate_digest(b"kept")
 

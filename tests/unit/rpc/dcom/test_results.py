@@ -37,36 +37,49 @@ async def received(program: Program) -> tuple[Late, Late, Late]:
     return info, queue, message
 
 
-@pytest.mark.spec(
-    "AC-3.10.4.1.25-02",
-    "AC-3.10.4.1.35-02",
-    "AC-3.11.4.1.5-02",
-    "AC-3.12.4.1.3-02",
-    "AC-3.17.4.1.6-02",
-)
-def test_flags_are_shorts_of_1_and_booleans_of_minus_1() -> None:
+async def is_told(late: Late, interface: str, name: str, *, is_true: bool) -> None:
+    """A flag's short is 1 and its boolean -1, or both are 0: by slot, and by name."""
+    for form, by_slot, by_name in (
+        (name, int(is_true), Variant(VarType.I2, int(is_true))),
+        (f"{name}2", -int(is_true), Variant(VarType.BOOL, 0xFFFF * is_true)),
+    ):
+        assert await slot(late, interface, form) == by_slot
+        result, *_ = await late.invoke(form, InvokeFlag.PROPERTYGET, arguments_of([]))
+        assert result == by_name
+
+
+@pytest.mark.spec("AC-3.10.4.1.25-02", "AC-3.10.4.1.35-02", "AC-3.11.4.1.5-02", "AC-2.2.1-02")
+def test_flags_of_queues_are_shorts_of_1_and_booleans_of_minus_1() -> None:
     async def scenario(program: Program) -> None:
-        info, queue, message = await received(program)
-        assert await slot(queue, "IMSMQQueue4", "IsOpen") == 1
-        assert await slot(queue, "IMSMQQueue4", "IsOpen2") == -1
-        assert await slot(info, "IMSMQQueueInfo4", "IsTransactional") == 0
-        assert await slot(info, "IMSMQQueueInfo4", "IsTransactional2") == 0
-        world_readable = await slot(info, "IMSMQQueueInfo4", "IsWorldReadable")
-        assert await slot(info, "IMSMQQueueInfo4", "IsWorldReadable2") == -world_readable
-        assert await slot(message, "IMSMQMessage4", "IsAuthenticated") == 0
-        assert await slot(message, "IMSMQMessage4", "IsAuthenticated2") == 0
+        info, queue, _ = await received(program)
+        await is_told(queue, "IMSMQQueue4", "IsOpen", is_true=True)
+        await is_told(info, "IMSMQQueueInfo4", "IsTransactional", is_true=False)
+        await is_told(info, "IMSMQQueueInfo4", "IsWorldReadable", is_true=True)
+        await queue.call("Close")
+        await is_told(queue, "IMSMQQueue4", "IsOpen", is_true=False)
+        exact = await program.new_queue(r".\private$\exact", transactional=True)
+        await is_told(exact, "IMSMQQueueInfo4", "IsTransactional", is_true=True)
+
+    play(scenario)
+
+
+@pytest.mark.spec("AC-3.17.4.1.6-02", "AC-3.12.4.1.3-02", "AC-2.2.1-02")
+def test_so_are_those_of_messages_and_destinations() -> None:
+    async def scenario(program: Program) -> None:
+        _, queue, message = await received(program)
+        await is_told(message, "IMSMQMessage4", "IsAuthenticated", is_true=False)
+        application = await program.create("MSMQApplication")
+        await application.call("RegisterCertificate")
+        signed = await program.create("MSMQMessage")
+        await signed.put("AuthLevel", 4)
+        await signed.call("Send", await program.opened(SEND))
+        found = await queue.call("Receive", ReceiveTimeout=1000)
+        await is_told(found, "IMSMQMessage4", "IsAuthenticated", is_true=True)
         destination = await program.create("MSMQDestination")
         assert await slot(destination, "IMSMQDestination", "IsOpen") == 0
         await destination.put("FormatName", r"DIRECT=OS:QUORATE\private$\orders")
         await destination.call("Open")
         assert await slot(destination, "IMSMQDestination", "IsOpen") == -1
-        flags = InvokeFlag.PROPERTYGET
-        for name, vartype, value in (
-            ("IsOpen", VarType.I2, 1),
-            ("IsOpen2", VarType.BOOL, 0xFFFF),
-        ):
-            result, *_ = await queue.invoke(name, flags, arguments_of([]))
-            assert result == Variant(vartype, value)
 
     play(scenario)
 
@@ -129,8 +142,14 @@ def test_variants_are_of_the_type_that_the_document_names() -> None:
         assert int(found.value) > 0
         assert (await slot(message, "IMSMQMessage4", "Id")).vt == BYTES
         assert (await slot(message, "IMSMQMessage4", "SentTime")).vt == VarType.DATE
-        assert await slot(message, "IMSMQMessage4", "IsFirstInTransaction") == 0
-        assert await slot(message, "IMSMQMessage4", "IsFirstInTransaction2") == 0
+        await program.new_queue(r".\private$\exact", transactional=True)
+        single = Variant(VarType.I4, 3)
+        await program.send("alone", "", r".\private$\exact", single)
+        exact = await program.opened(RECEIVE, r".\private$\exact")
+        alone = await exact.call("Receive", ReceiveTimeout=1000)
+        for found, is_true in ((message, False), (alone, True)):
+            for name in ("IsFirstInTransaction", "IsLastInTransaction"):
+                await is_told(found, "IMSMQMessage4", name, is_true=is_true)
         fresh = await program.create("MSMQMessage")
         assert (await slot(fresh, "IMSMQMessage4", "SentTime")).vt == VarType.EMPTY
         assert (await slot(fresh, "IMSMQMessage4", "Body")).vt == VarType.EMPTY
@@ -139,19 +158,22 @@ def test_variants_are_of_the_type_that_the_document_names() -> None:
     play(scenario)
 
 
-@pytest.mark.spec("AC-3.2.4.3.1-03", "AC-3.2.4.3.2-03")
+@pytest.mark.spec("AC-3.2.4.1.1-02", "AC-3.2.4.3.1-03", "AC-3.2.4.3.2-03")
 def test_an_application_tells_of_its_queue_manager() -> None:
     async def scenario(program: Program) -> None:
         application = await program.create("MSMQApplication")
         names = "IMSMQApplication3"
-        none = await slot(application, names, "PrivateQueues")
-        assert (none.vt, none.value.items) == (ARRAY | VarType.BSTR, [])
+        for kind in ("get", "method"):
+            name = "PrivateQueues" if kind == "get" else "ActiveQueues"
+            none = await slot(application, names, name, kind)
+            assert (none.vt, none.value.items) == (ARRAY | VarType.BSTR, [])
         await received(program)
         found = await slot(application, names, "PrivateQueues")
         assert found.vt == ARRAY | VarType.BSTR
         assert any(name.casefold().endswith("orders") for name in found.value.items)
         active = await slot(application, names, "ActiveQueues", "method")
         assert active.vt == ARRAY | VarType.BSTR
+        assert any(name.casefold().startswith("private=") for name in active.value.items)
         assert (await slot(application, names, "BytesInAllQueues")).vt == VarType.I8
         assert await slot(application, names, "MSMQVersionMajor") == 4
         assert await slot(application, names, "Machine") == "QUORATE"
@@ -159,6 +181,26 @@ def test_an_application_tells_of_its_queue_manager() -> None:
             application, "IMSMQApplication", "MachineIdOfMachineName", "method", "QUORATE"
         )
         assert len(identifier) == 36
+        null = await slot(application, names, "MachineIdOfMachineName", "method", None)
+        assert null == identifier, "the local one"
+
+    play(scenario)
+
+
+@pytest.mark.spec("AC-3.1.4.2-01")
+def test_what_a_slot_is_not_given_has_its_default() -> None:
+    async def scenario(program: Program) -> None:
+        await program.new_queue()
+        await program.send("body")
+        queue = await program.opened(RECEIVE)
+        for name, count in (("Peek", 4), ("Receive", 5)):  # the body alone, however long it takes
+            raw = await slot(queue, "IMSMQQueue4", name, "method", *[OMITTED] * count)
+            found = await Late(program.server, pointed(raw)).as_dispatch()
+            assert await found.get("Body") == "body"
+            assert await found.get("DestinationQueueInfo") is None
+        info = await program.queue_info(r".\private$\plain")
+        await slot(info, "IMSMQQueueInfo4", "Create", "method", OMITTED, OMITTED)
+        assert await info.get("IsTransactional2") is False
 
     play(scenario)
 
@@ -299,7 +341,8 @@ def test_bytes_are_arrays_of_bytes() -> None:
     play(scenario)
 
 
-def test_closing_what_is_closed_is_a_success_that_did_nothing() -> None:
+@pytest.mark.spec("AC-3.12.4.1.1-01", "AC-3.12.4.1.2-01", "AC-3.12.4.1.2-02")
+def test_opening_what_is_open_and_closing_what_is_closed_succeed_and_do_nothing() -> None:
     async def scenario(program: Program) -> None:
         await received(program)
         destination = await program.create("MSMQDestination")
@@ -310,10 +353,14 @@ def test_closing_what_is_closed_is_a_success_that_did_nothing() -> None:
         message = await program.create("MSMQMessage")
         await destination.put("PathName", r".\private$\orders")
         await message.put("Body", "by destination")
+        for status in (0, Hresult.S_FALSE):
+            assert await program.server.call(ref.ipid, served, 7, []) == [status]
         await message.call("Send", destination)
         queue = await program.opened(RECEIVE)
         found = await queue.call("Receive", OMITTED, ReceiveTimeout=1000)
         assert await found.get("Body") == "by destination"
+        for status in (0, Hresult.S_FALSE):
+            assert await program.server.call(ref.ipid, served, 8, []) == [status]
         assert await (await program.opened(SEND)).get("Access") == SEND
 
     play(scenario)

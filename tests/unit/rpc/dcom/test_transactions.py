@@ -208,6 +208,22 @@ def test_numbers_of_transactions_may_be_as_narrow_as_a_script_s_literals() -> No
     play(scenario)
 
 
+@pytest.mark.spec("AC-3.11.4-09")
+def test_an_object_that_is_no_transaction_is_none() -> None:
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        assert await made.labels() == LABELS
+        for wrong in (await program.create("MSMQTransactionDispenser"), made.queue):
+            given = made.arguments("Receive", made.queue.variant(wrong))
+            for call in (made.by_slot, made.by_name):
+                with pytest.raises(ComError) as refused:
+                    await call("Receive", given)
+                assert refused.value.status == Hresult.E_INVALIDARG
+        assert await made.labels() == LABELS
+
+    play(scenario)
+
+
 @pytest.mark.spec("AC-3.17.4.1.48-09")
 def test_a_transaction_of_another_type_sends_nothing() -> None:
     async def scenario(program: Program) -> None:

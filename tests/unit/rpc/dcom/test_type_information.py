@@ -172,6 +172,16 @@ def test_a_dispinterface_has_every_member_as_invoke_takes_it() -> None:
     with_info("MSMQQuery", check)
 
 
+@pytest.mark.spec("AC-3.15.4.1.3-02")
+def test_of_a_collection_s_members_the_enumerator_alone_is_restricted() -> None:
+    async def check(program: Program, info: Described) -> None:
+        own = (await info.functions())[7:]
+        flags = {await info.name(one.memid): one.flags for one in own}
+        assert flags == {"Item": 0, "Count": 0, "_NewEnum": 1}
+
+    with_info("MSMQCollection", check)
+
+
 @pytest.mark.spec("RP-OAUT-3.7.4.5-01", "RP-OAUT-3.7.4.3-01", "RP-OAUT-3.9.4.3-01")
 def test_properties_have_an_accessor_for_each_direction() -> None:
     async def check(program: Program, info: Described) -> None:
@@ -232,7 +242,7 @@ def test_a_dual_interface_has_two_faces() -> None:
     with_info("MSMQTransaction", check)
 
 
-@pytest.mark.spec("RP-OAUT-3.7.4.13-01", "RP-OAUT-3.7.4.4-01", "RP-OAUT-3.7.4.6-01")
+@pytest.mark.spec("RP-OAUT-3.7.4.13-01", "RP-OAUT-3.7.4.4-01", "RP-OAUT-3.7.4.6-01", "AC-1.9-04")
 def test_the_library_has_every_enumeration_interface_and_class() -> None:
     async def check(program: Program, info: Described) -> None:
         library = await info.library()
