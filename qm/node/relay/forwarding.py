@@ -90,6 +90,11 @@ class Forwarder:
             _fail(asked, NotTaken, str(error))
         except grpc.aio.AioRpcError as error:
             kind = _ERRORS.get(error.code(), OutcomeUnknown)
+            if kind in _OF_A_COMMAND and len(asked) > 1:
+                # Of all that happen to share the call, it may be one that is refused.
+                for one in asked:
+                    await self._call([one])
+                return
             _fail(asked, kind, f"{error.code().name}: {error.details()}")
         else:
             outcomes = iter(reply.outcomes)
@@ -114,6 +119,8 @@ _ERRORS: Final[dict[grpc.StatusCode, type[Exception]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: ValueError,
 }
 """Codes by which a leader says that nothing happened; with any other something may have."""
+_OF_A_COMMAND: Final = (Unavailable, ValueError)
+"""A command can be refused for its kind: there is no room, or no such command yet."""
 
 
 def _fail(asked: Asked, kind: type[Exception], text: str) -> None:
