@@ -8,7 +8,6 @@ where `qm cluster init` or `qm node join` gives it one, or finds its cluster by 
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -29,7 +28,7 @@ from qm.node.relay.channels import Channels
 from qm.node.relay.copies import PeerCopies
 from qm.node.relay.roster import Roster
 from qm.node.relay.server import Member, RelayServer
-from qm.node.replica.log_repair import read_refused_log, repair_log
+from qm.node.replica.log_repair import RefusedLog, repair_log
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore, found
 from qm.node.service import Service, replicated_config
 from qm.node.upkeep.housekeeping import DiskWatch, refuse_small_disk
@@ -245,7 +244,7 @@ class Node(Health):
         """
         self._waits_for = f"this node asks the others to repair its log: {damaged}"
         folder = self._platform.directory(self.config.data / RAFT_FOLDER)
-        self._relay.refused_log = partial(read_refused_log, folder)
+        self._relay.refused_log = RefusedLog(folder).entry
         await repair_log(folder, damaged, self._copies)
         logger.warning("the log is opened again after a repair")
 

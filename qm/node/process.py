@@ -1,6 +1,7 @@
 """`qm node run`: one node as a process, from its configuration to its exit."""
 
 import asyncio
+import errno
 import logging
 import signal
 import sys
@@ -18,6 +19,7 @@ from qm.node.upkeep.descriptors import raise_limit, sessions_allowed
 from qm.observe import logs
 from raft.driver import EXIT_STATUS_FATAL
 from raft.identity import IdentityRefused
+from raft.log.files import FatalDiskError
 from raft.process import prepare
 from raft.replica import StartRefused
 from raft.transport.tls import TlsError
@@ -28,6 +30,7 @@ EXIT_STATUS_CONFIG: Final = 78
 """EX_CONFIG: the file, or the data folder it names, must be corrected."""
 EXIT_STATUS_UNAVAILABLE: Final = 69
 """EX_UNAVAILABLE: an address cannot be had."""
+_DISK_ERRORS: Final = frozenset({errno.EIO, errno.EROFS, errno.EUCLEAN})
 STOP_MAX_S: Final = 25.0
 """For draining, handing over and closing; what is unfinished then is aborted."""
 
@@ -48,6 +51,12 @@ def run(path: Path) -> int:
     msmq = msgspec.structs.replace(config.msmq, sessions_max=sessions)
     config = msgspec.structs.replace(config, msmq=msmq)
     return uvloop.run(_serve(config))
+
+
+def status_of(error: OSError) -> int:
+    """Return the exit status for what the system refused at the start: of the disk or of a port."""
+    is_of_disk = isinstance(error, FatalDiskError) or error.errno in _DISK_ERRORS
+    return EXIT_STATUS_FATAL if is_of_disk else EXIT_STATUS_UNAVAILABLE
 
 
 async def _started(node: Node, stop: asyncio.Event) -> bool:
@@ -78,7 +87,7 @@ async def _serve(config: NodeConfig) -> int:
         return EXIT_STATUS_CONFIG
     except OSError as error:
         logger.critical("this node cannot start: %s", error)
-        return EXIT_STATUS_UNAVAILABLE
+        return status_of(error)
     except Exception:
         logger.critical("this node cannot start", exc_info=True)
         return EXIT_STATUS_FATAL

@@ -15,7 +15,7 @@ from qm.model.queries import member_addresses
 from qm.model.values.commands import SetMember
 from qm.node.config.addresses import AddressBook, NodeAddress, address_of
 from qm.node.config.schema import NodeConfig
-from qm.node.relay.channels import Channels, Unreachable
+from qm.node.relay.channels import Channels, Unreachable, reply_to
 from qm.node.replica.replicated_store import ReplicatedStore
 from qm.pb import relay_pb2
 from raft.core.membership import name_and_incarnation
@@ -86,7 +86,9 @@ class Announcer:
         """Ask a node for its state; return an empty reply if it does not answer."""
         try:
             stub = await self._channels.stub(name, at.relay if at is not None else None)
-            return await stub.Inspect(relay_pb2.InspectRequest(), timeout=INSPECT_TIMEOUT_S)
+            return await reply_to(
+                stub.Inspect, relay_pb2.InspectRequest(), timeout_s=INSPECT_TIMEOUT_S
+            )
         except (Unreachable, grpc.aio.AioRpcError):
             return relay_pb2.InspectReply()
 

@@ -17,7 +17,7 @@ from qm.cluster.membership import ChangeKind
 from qm.model.values.commands import Provision
 from qm.node.config.schema import NodeConfig
 from qm.node.membership import birth
-from qm.node.relay.channels import Channels, Unreachable
+from qm.node.relay.channels import Channels, Unreachable, reply_to
 from qm.node.relay.outcome_codec import decode_outcome
 from qm.pb import relay_pb2
 from qm.store.codec import encode_command
@@ -316,7 +316,9 @@ class Steps:
     async def _inspect(self, name: str) -> relay_pb2.InspectReply:
         stub = await self._stub(name)
         try:
-            return await stub.Inspect(relay_pb2.InspectRequest(), timeout=CALL_TIMEOUT_S)
+            return await reply_to(
+                stub.Inspect, relay_pb2.InspectRequest(), timeout_s=CALL_TIMEOUT_S
+            )
         except grpc.aio.AioRpcError as error:
             raise _refusal(name, error) from error
 
@@ -337,7 +339,7 @@ class Steps:
         async def ask(name: str) -> None:
             stub = await self._stub(name)
             try:
-                await stub.Adopt(request, timeout=CALL_TIMEOUT_S)
+                await reply_to(stub.Adopt, request, timeout_s=CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 raise _refusal(name, error) from error
 
@@ -353,7 +355,7 @@ class Steps:
         request = relay_pb2.LeadRequest(change_members=change)
         try:
             stub = await self._stub(node)
-            await stub.Lead(request, timeout=CALL_TIMEOUT_S)
+            await reply_to(stub.Lead, request, timeout_s=CALL_TIMEOUT_S)
         except NoAnswer:
             pass
         except grpc.aio.AioRpcError as error:

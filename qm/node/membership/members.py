@@ -23,7 +23,7 @@ from qm.cluster.membership import (
 from qm.node.config.addresses import NodeAddress
 from qm.node.membership.address_announcer import Announcer
 from qm.node.membership.peers import ClockReading, Peers
-from qm.node.relay.channels import Channels, Unreachable
+from qm.node.relay.channels import Channels, Unreachable, reply_to
 from qm.node.relay.forwarding import NotTaken
 from qm.node.replica.replicated_store import ReplicatedStore
 from qm.pb import relay_pb2
@@ -126,7 +126,9 @@ class Members(Membership, Peers):
             return self._inspect_here()
         try:
             stub = await self._channels.stub(node)
-            return await stub.Inspect(relay_pb2.InspectRequest(), timeout=INSPECT_TIMEOUT_MS / 1000)
+            return await reply_to(
+                stub.Inspect, relay_pb2.InspectRequest(), timeout_s=INSPECT_TIMEOUT_MS / 1000
+            )
         except (Unreachable, grpc.aio.AioRpcError) as error:
             raise Unavailable(f"{node} does not answer: {error}") from error
 
@@ -152,11 +154,10 @@ class Members(Membership, Peers):
         try:
             while waiting and len(readings) < enough:
                 _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                # A call whose channel was closed is cancelled.
                 readings = {
                     name: task.result()
                     for name, task in asked.items()
-                    if task.done() and not task.cancelled() and task.exception() is None
+                    if task.done() and task.exception() is None
                 }
         finally:
             for task in asked.values():
@@ -206,7 +207,7 @@ class Members(Membership, Peers):
                 raise Unavailable(f"{self._replicated.node} does not lead")
             request.is_passed_on = True
             stub = await self._channels.stub(leadership.node)
-            await stub.Lead(request, timeout=LEAD_TIMEOUT_MS / 1000)
+            await reply_to(stub.Lead, request, timeout_s=LEAD_TIMEOUT_MS / 1000)
         except (NotTaken, Unreachable) as error:
             raise Unavailable(str(error)) from error
         except grpc.aio.AioRpcError as error:

@@ -5,18 +5,21 @@ Mutual TLS: a node's certificate carries its name (DNS), which is checked here, 
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import grpc
 import grpc.aio
 
 from qm.cluster.relay import RELAY_MAX_BYTES
 from qm.pb.relay_pb2_grpc import RelayStub
+from raft.cancellation import raise_if_cancelled
 from raft.transport.tls import TlsIdentity
 
 if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
+
+ReplyT = TypeVar("ReplyT")
 
 FRAME_MAX_BYTES: Final = RELAY_MAX_BYTES + (1 << 20)
 """Limit of one gRPC message."""
@@ -59,6 +62,25 @@ _CHANNEL_OPTIONS: Final = (
 
 class Unreachable(Exception):
     """There is no connection to the node: nothing was sent to it."""
+
+
+async def reply_to(
+    method: Callable[..., Awaitable[ReplyT]], request: object, *, timeout_s: float | None = None
+) -> ReplyT:
+    """Make a call with one answer. Raises AioRpcError, CANCELLED where another task closed the
+    channel under it: gRPC cancels the task that waits then, as if it were to end.
+    """
+    try:
+        return await method(request, timeout=timeout_s)
+    except (grpc.aio.UsageError, asyncio.InvalidStateError, asyncio.CancelledError) as error:
+        raise_if_cancelled()
+        raise grpc.aio.AioRpcError(
+            grpc.StatusCode.CANCELLED,
+            grpc.aio.Metadata(),
+            grpc.aio.Metadata(),
+            "the channel was closed under the call",
+            None,
+        ) from error
 
 
 class Channels:

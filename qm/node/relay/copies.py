@@ -4,18 +4,17 @@ What another member gives counts only if its checksum is the one that is known h
 `raft.log.scrub` for entries; rows of the state have those of bodies.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
-from qm.node.relay.channels import Channels, Unreachable
-from qm.node.relay.edge_stream import BROKEN
+import grpc.aio
+
+from qm.node.relay.channels import Channels, Unreachable, reply_to
 from qm.observe.logs import LimitedLog
 from qm.pb import relay_pb2
 from qm.store.bodies.body_places import BodyPlace, is_body
-from raft.cancellation import raise_if_cancelled
 from raft.types import Entry, EntryKind
 
 logger = logging.getLogger(__name__)
@@ -94,9 +93,8 @@ class PeerCopies:
             request = relay_pb2.ReadEntryRequest(index=index, term=term)
             try:
                 stub = await self._channels.stub(name)
-                reply = await stub.ReadEntry(request, timeout=ANSWER_MAX_S)
-            except (Unreachable, *BROKEN, asyncio.CancelledError) as error:
-                raise_if_cancelled()
+                reply = await reply_to(stub.ReadEntry, request, timeout_s=ANSWER_MAX_S)
+            except (Unreachable, grpc.aio.AioRpcError) as error:
                 self._missed(name, error)
                 silent += 1
                 continue
@@ -123,8 +121,7 @@ class PeerCopies:
             try:
                 async for place, packet in self._bodies_of(name, missing):
                     found[place] = packet
-            except (Unreachable, *BROKEN, asyncio.CancelledError) as error:
-                raise_if_cancelled()
+            except (Unreachable, grpc.aio.AioRpcError) as error:
                 self._missed(name, error)
                 is_complete = False
         return found, is_complete or len(found) == len(places)
@@ -137,7 +134,7 @@ class PeerCopies:
         while at < len(places):
             asked = places[at : at + BODIES_PER_CALL_MAX]
             request = relay_pb2.ReadBodiesRequest(places=map(_encoded, asked))
-            reply = await stub.ReadBodies(request, timeout=ANSWER_MAX_S)
+            reply = await reply_to(stub.ReadBodies, request, timeout_s=ANSWER_MAX_S)
             for place, packet in zip(asked, reply.packets, strict=False):
                 if is_body(packet, place):
                     yield place, packet

@@ -9,7 +9,7 @@ from typing import Final
 import grpc.aio
 from typing_extensions import override
 
-from qm.node.relay.channels import Channels, Unreachable
+from qm.node.relay.channels import Channels, Unreachable, reply_to
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
@@ -73,7 +73,7 @@ class RelayedExporters(OtherNodes):
         )
         try:
             stub = await self._channels.stub(name)
-            reply = await stub.AskExporter(request, timeout=ASK_TIMEOUT_S)
+            reply = await reply_to(stub.AskExporter, request, timeout_s=ASK_TIMEOUT_S)
         except (Unreachable, grpc.aio.AioRpcError) as error:
             self._unanswered.inc()
             text = "a node does not answer what a DCOM client asks about its objects there"

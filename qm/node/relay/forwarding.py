@@ -12,7 +12,7 @@ import grpc.aio
 
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.values.effects import Outcome
-from qm.node.relay.channels import FRAME_MAX_BYTES, Unreachable
+from qm.node.relay.channels import FRAME_MAX_BYTES, Unreachable, reply_to
 from qm.node.relay.outcome_codec import decode_outcome
 from qm.pb import relay_pb2
 
@@ -85,7 +85,7 @@ class Forwarder:
         for payloads, _ in asked:
             request.payloads.extend(payloads)
         try:
-            reply = await (await self._stub()).Propose(request)
+            reply = await reply_to((await self._stub()).Propose, request)
         except Unreachable as error:
             _fail(asked, NotTaken, str(error))
         except grpc.aio.AioRpcError as error:

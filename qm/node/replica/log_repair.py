@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 ASK_EVERY_S: Final = 1.0
 ASK_MAX_S: Final = 60.0
 """The others may be starting, too. Afterwards the start is refused."""
+SEARCHES_MAX: Final = 2
+"""Searches in a refused log at a time; further ones wait."""
 
 
 class EntrySource(Protocol):
@@ -26,10 +28,17 @@ class EntrySource(Protocol):
         """Return what the other members have of an entry; they may differ."""
 
 
-async def read_refused_log(raft_folder: Directory, index: int, term: int) -> Entry | None:
-    """Return an entry that is whole in a log that is refused, for a member that lacks it."""
-    folder = raft_folder.subdirectory(LOG_DIRECTORY)
-    return await asyncio.to_thread(whole_entry, folder, GROUP, index, term)
+class RefusedLog:
+    """A log that is refused, read for members that lack an entry of it."""
+
+    def __init__(self, raft_folder: Directory) -> None:
+        self._folder = raft_folder.subdirectory(LOG_DIRECTORY)
+        self._searches = asyncio.Semaphore(SEARCHES_MAX)
+
+    async def entry(self, index: int, term: int) -> Entry | None:
+        """Return an entry if it is whole there."""
+        async with self._searches:
+            return await asyncio.to_thread(whole_entry, self._folder, GROUP, index, term)
 
 
 async def repair_log(raft_folder: Directory, damaged: LogDamaged, source: EntrySource) -> None:

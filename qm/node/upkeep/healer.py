@@ -35,6 +35,9 @@ KNOWN_MAX: Final = 10_000
 """Damaged records and bodies that are remembered until they are healed; scrubbing finds more."""
 HEAL_AGAIN_S: Final = 10.0
 """Between two attempts on what no member gave."""
+LOST_AGAIN_S: Final = 600.0
+"""Between two readings of all rows for the bodies of an entry that is lost: what it takes to heal
+is that the last message of the entry leaves."""
 SCAN_ROWS: Final = 1_024
 NAMED_MAX: Final = 20
 """Messages that an alarm names."""
@@ -90,8 +93,9 @@ class Healer:
         """Damaged records and bodies found since the node started."""
         self._known: dict[Damage, float] = {}
         """And when it may be tried again (loop time)."""
-        self._told: dict[Damage, None] = {}
-        """What an alarm said that no member has."""
+        self._told: dict[Damage, float] = {}
+        """What an alarm said that no member has, and when rows may be read for it again (loop
+        time)."""
         self._is_durable = True
         """Whether the state on the disk has the places of all bodies that were restored."""
         self._lock = asyncio.Lock()
@@ -135,8 +139,7 @@ class Healer:
 
     async def heal(self) -> None:
         """Restore what is known to be damaged and due. Raises OSError without space."""
-        now = asyncio.get_running_loop().time()
-        due = [one for one, again in self._known.items() if again <= now]
+        due = [one for one, again in self._known.items() if again <= _now()]
         if due:
             async with self._lock:
                 await self._heal(due)
@@ -162,7 +165,7 @@ class Healer:
         for one in due:
             if self._replicated.machine.is_installing:
                 return
-            self._known[one] = asyncio.get_running_loop().time() + HEAL_AGAIN_S
+            self._known[one] = _now() + HEAL_AGAIN_S
             if isinstance(one, RecordDamage):
                 await self._heal_record(one)
             elif isinstance(one, RangeDamage):
@@ -211,19 +214,23 @@ class Healer:
                 return  # it has been dropped since
             await asyncio.to_thread(self._replicated.machine.make_durable, sync.run)
             return
-        if answers.is_complete:
+        if answers.is_complete and self._told.get(damage, 0.0) <= _now():
             await self._do_without(damage)
 
     async def _do_without(self, damage: RecordDamage) -> None:
         """Take the bodies of an entry that no member gives from wherever they are, so that the log
         can be dropped up to there.
         """
-        store, scrub = self._replicated.machine.store, self._replicated.driver.scrub
+        machine, scrub = self._replicated.machine, self._replicated.driver.scrub
         known = await self._bodies_of({damage.index})
+        if machine.is_installing:
+            return
         places = list({body.place.ordinal: body.place for body in known}.values())
-        packets = {place: store.bodies.copy(place) for place in places}
+        packets = {place: machine.store.bodies.copy(place) for place in places}
         missing = [place for place, packet in packets.items() if packet is None]
         given, is_complete = await self._peers.bodies(missing)
+        if self._replicated.machine.is_installing:
+            return
         whole = {p.ordinal: w for p, w in {**packets, **given}.items() if w is not None}
         if places and len(whole) == len(places):
             await self._restore(damage.index, whole)
@@ -293,14 +300,19 @@ class Healer:
         return found
 
     def _tell_lost(self, damage: Damage, lost: Sequence[KnownBody]) -> None:
-        if damage in self._told:
+        is_told = damage in self._told
+        self._told[damage] = _now() + LOST_AGAIN_S
+        if is_told:
             return
-        self._told[damage] = None
         names = sorted({_message(body) for body in lost})
         more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
         text = f"no member has a whole copy of {', '.join(names[:NAMED_MAX])}{more}"
         logger.error("%s", text)
         self._on_alarm(ALARM_DAMAGED_EVERYWHERE, text)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _kind(damage: Damage) -> str:

@@ -29,7 +29,7 @@ from qm.edge.outgoing import LinkReport
 from qm.model.values.elements import OutgoingQueueState
 from qm.node.membership.manager_keys import NodeKeys
 from qm.node.membership.status import VERSION
-from qm.node.relay.channels import Channels, Unreachable
+from qm.node.relay.channels import Channels, Unreachable, reply_to
 from qm.node.replica.replicated_store import ReplicatedStore
 from qm.node.reports import Reports
 from qm.node.upkeep.backup import Backups
@@ -177,7 +177,7 @@ class NodeOperations(Operations):
             raise KeyError(node)
         try:
             stub = await self._channels.stub(node)
-            return await getattr(stub, method)(request, timeout=timeout_s)
+            return await reply_to(getattr(stub, method), request, timeout_s=timeout_s)
         except (Unreachable, grpc.aio.AioRpcError) as error:
             raise Unavailable(f"{node} does not answer: {error}") from error
 

@@ -31,7 +31,9 @@ class Leader:
     def __init__(self) -> None:
         self.calls: list[list[bytes]] = []
 
-    async def Propose(self, request: relay_pb2.ProposeRequest) -> relay_pb2.ProposeReply:
+    async def Propose(
+        self, request: relay_pb2.ProposeRequest, timeout: float | None
+    ) -> relay_pb2.ProposeReply:
         payloads = list(request.payloads)
         self.calls.append(payloads)
         for payload in payloads:

@@ -5,11 +5,14 @@ import errno
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from qm.model.state.tables import Table
+from qm.model.values.records import SyntheticPacket, encode
 from qm.node.relay.copies import Answers
-from qm.node.upkeep.healer import BodyDamage, Healer, RecordDamage
+from qm.node.upkeep.healer import LOST_AGAIN_S, BodyDamage, Healer, RecordDamage
 from qm.observe.metrics import Metrics
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.database import DatabaseFull
@@ -155,6 +158,79 @@ def test_a_state_that_is_being_replaced_is_not_read() -> None:
         body.suspects[7, 0] = PLACE
         assert not await healer.restore(PLACE)
         body.suspects[7, 0] = PLACE
+        assert not await healer.restore(PLACE)
+
+    asyncio.run(scenario())
+
+
+def test_rows_are_not_read_again_and_again_for_what_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node with millions of messages reads all their rows for the names of the lost ones."""
+
+    async def scenario() -> None:
+        body, scans = Body(), 0
+        row = encode(SyntheticPacket(b"", body_of=msgspec.structs.astuple(PLACE)))
+
+        def scan(table: Table, *_: object) -> list[tuple[bytes, bytes]]:
+            nonlocal scans
+            scans += table is Table.SYNTHETIC
+            return [(b"", row)] if table is Table.SYNTHETIC else []
+
+        async def nothing(*_: object) -> Any:
+            return Answers([], [], is_complete=True)
+
+        async def no_bodies(places: list[BodyPlace]) -> tuple[dict[BodyPlace, bytes], bool]:
+            return {}, True
+
+        body.state = SimpleNamespace(scan=scan)
+        body.driver.scrub = SimpleNamespace(
+            is_whole=lambda index: False,
+            term=lambda index: 1,
+            range_of=lambda index: None,
+            correct=lambda found: None,
+        )
+        healer = healer_of(body, SimpleNamespace(bodies=no_bodies, entry=nothing))
+        healer.found([RecordDamage(7)])
+        for _ in range(3):
+            assert not await healer.restore(PLACE)
+            await again(healer)
+        assert body.calls == ["damaged", "damaged_everywhere"]
+        assert scans == 1
+        loop = asyncio.get_running_loop()
+        later_s = loop.time() + LOST_AGAIN_S + 1
+        monkeypatch.setattr(loop, "time", lambda: later_s)
+        await again(healer)
+        assert scans == 2, "it may have left meanwhile"
+
+    asyncio.run(scenario())
+
+
+def test_a_state_that_is_replaced_while_rows_are_read_is_left_alone() -> None:
+    async def scenario() -> None:
+        body = Body()
+
+        def scan(*_: object) -> list[tuple[bytes, bytes]]:
+            body.is_installing = True
+            return []
+
+        async def nothing(*_: object) -> Any:
+            return Answers([], [], is_complete=True)
+
+        def give_up(upto: int) -> None:
+            raise AssertionError("its rows were not read to the end")
+
+        body.state = SimpleNamespace(scan=scan)
+        body.driver.scrub = SimpleNamespace(
+            is_whole=lambda index: False,
+            term=lambda index: 1,
+            range_of=lambda index: None,
+            correct=lambda found: None,
+            last_index_with=lambda index: index,
+            give_up=give_up,
+        )
+        healer = healer_of(body, SimpleNamespace(bodies=body.given, entry=nothing))
+        healer.found([RecordDamage(7)])
         assert not await healer.restore(PLACE)
 
     asyncio.run(scenario())
