@@ -276,7 +276,7 @@ def _history(events: Sequence[LinkEvent]) -> Variant:
         (VarType.VECTOR_UI4, [int(one.status) for one in events]),
         (VarType.VECTOR_I4, [one.time_s for one in events]),
         (VarType.VECTOR_I4, [_signed(one.error) for one in events]),
-        (VarType.VECTOR_VARIANT, [_texts([one.address]) for one in events]),
+        (VarType.VECTOR_VARIANT, [_texts([one.address] if one.address else []) for one in events]),
     )
     return Variant(VarType.VECTOR_VARIANT, [Variant(kind, values) for kind, values in columns])
 

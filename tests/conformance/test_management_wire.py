@@ -1,0 +1,159 @@
+"""What [MS-MQMQ] says of the parameters of remote management, seen from a program's stub."""
+
+import re
+import struct
+from typing import Any
+
+import pytest
+
+from qm.names.format_name import parse_format_name
+from qm.pb import data_pb2
+from qm.rpc.interface import Fault
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import Arm
+from qm.rpc.queue_formats import WireFormat, format_of
+from qm.rpc.remote_management.interface import QMMGMT, InfoIn, InfoOut, ManagementObject
+from qm.rpc.remote_management.properties import NULL
+from qm.rpc.variants import Variant
+from qm.wire.enums import QueueFormatType, VarType
+from tests.unit.api.test_data import create
+from tests.unit.api.world import Client, eventually
+from tests.unit.rpc.reading import ORDERS, RpcWorld, with_orders
+from tests.unit.rpc.test_remote_management import MACHINE, in_world, info, queue
+
+ACTIVE, HISTORY = 1, 25
+COUNT = 7
+AWAY = r"DIRECT=OS:elsewhere.invalid\private$\q"
+NOT_FOUND = 0xC00E0003
+ADDRESS = re.compile(r"\\[A-Za-z]+|\d{1,3}(\.\d{1,3}){3}")
+GUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
+
+
+def asking(what: ManagementObject, *properties: int, given: Variant = NULL) -> bytes:
+    """Return the stub of R_QMMgmtGetInfo."""
+    values = [given for _ in properties]
+    return QMMGMT.operations[0].takes.marshal(
+        InfoIn(what, len(properties), list(properties), values)
+    )
+
+
+def answering(*values: Variant) -> bytes:
+    """Return the stub of its answer."""
+    return QMMGMT.operations[0].gives.marshal(InfoOut(list(values), 0))
+
+
+def named(name: str) -> ManagementObject:
+    parsed: Any = parse_format_name(name)
+    return ManagementObject(2, Arm(2, format_of(parsed)))
+
+
+@pytest.mark.spec("MQ-1.1-01")
+def test_an_active_queue_is_open_or_has_messages() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        caller = await world.caller(QMMGMT)
+
+        async def active() -> set[str]:
+            (names,) = (await info(caller, MACHINE, ACTIVE))[1]
+            return {name.casefold() for name in names}
+
+        await create(client)
+        await create(client, r".\public")
+        assert await active() == set()
+        reading = await client.open(ORDERS)
+        (private,) = await active()
+        assert private.startswith("private=")
+        await client.data.CloseQueue(
+            data_pb2.CloseQueueRequest(request=client.next(), handle=reading.handle)
+        )
+        assert await active() == set()
+        await client.send(ORDERS, b"one")
+        await client.send(r".\public", b"two")
+        await client.send(AWAY, b"three")
+        kinds = {name.partition("=")[0] for name in await active()}
+        assert kinds == {"private", "public", "direct"}
+        assert AWAY.casefold() in await active()
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("MQ-2.3-01", "MQ-5-02")
+def test_values_stand_in_an_array_beside_that_of_their_identifiers() -> None:
+    stub = asking(MACHINE, 6, 0xFFFF_FFFF, 6)
+    at = stub.index(struct.pack("<3I", 6, 0xFFFF_FFFF, 6))
+    assert struct.unpack_from("<2I", stub, at - 8) == (3, 3), "cElems, and size_is of the array"
+    values = at + 12
+    assert struct.unpack_from("<I", stub, values) == (3,), "the same count once more"
+    # Each is a tag in eight bytes and the tag of its arm, on a boundary of eight.
+    one = struct.pack("<H6xH", VarType.NULL, VarType.NULL)
+    assert stub[values + 4 :] == (one.ljust(16, b"\0") * 3)[:-6]
+    # A BLOB has as many bytes as cbSize, and a text its characters with an end.
+    blob = answering(Variant(VarType.BLOB, b"\1\2\3"))
+    assert struct.pack("<I", 3) + b"\1\2\3" in blob
+    text = answering(Variant(VarType.LPWSTR, "ab"))
+    assert struct.pack("<3I", 3, 0, 3) + "ab\0".encode("utf-16-le") in text
+    many = answering(Variant(VarType.VECTOR_UI4, [5, 6]))
+    assert struct.pack("<3I", 2, 5, 6) in many
+    for raw in (blob, text, many):
+        assert QMMGMT.operations[0].gives.unmarshal(raw)[1] == len(raw)
+
+
+@pytest.mark.spec("MQ-5-01", "MQ-5-03")
+def test_a_union_repeats_what_chooses_its_arm() -> None:
+    for kind, value in ((VarType.UI4, 7), (VarType.UI1, 7), (VarType.LPWSTR, "x")):
+        raw = answering(Variant(kind, value))
+        repeated = struct.pack("<H6xH", kind, kind)
+        other = struct.pack("<H6xH", kind, VarType.I2)
+        with pytest.raises(BadStub):
+            QMMGMT.operations[0].gives.unmarshal(raw.replace(repeated, other, 1))
+        assert raw[8:18] == repeated
+    stub = asking(named(ORDERS), COUNT)
+    repeated = bytes([3, 0, 0, 0, 3])
+    assert repeated in stub
+    with pytest.raises(BadStub):
+        QMMGMT.operations[0].takes.unmarshal(stub.replace(repeated, bytes([3, 0, 0, 0, 2]), 1))
+    # With no type there is nothing behind the tag.
+    nothing = ManagementObject(2, Arm(2, WireFormat(0, 0, 0, Arm(0, None))))
+    read = QMMGMT.operations[0].takes.unmarshal(asking(nothing, COUNT))[0]
+    assert read.what.what.value == WireFormat(0, 0, 0, Arm(0, None))
+    shorter = len(asking(named(f"PUBLIC={GUID}"), COUNT)) - len(asking(nothing, COUNT))
+    assert shorter == 16, "the GUID"
+
+
+@pytest.mark.spec("MQ-2.2.6-02")
+def test_not_every_interface_takes_every_type_of_name() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        caller = await world.caller(QMMGMT)
+        reader = await world.reader()
+        for name in ("MULTICAST=239.0.0.1:1801", f"CONNECTOR={GUID}", f"DL={GUID}"):
+            with pytest.raises(Fault, match="C00E0006"):
+                await reader.open(name)
+        # Management knows outgoing queues of groups, and would find one.
+        assert await info(caller, named("MULTICAST=239.0.0.1:1801"), COUNT) == (NOT_FOUND, [None])
+        assert QueueFormatType.SUBQUEUE == 8
+        await client.open(ORDERS + ";later", access=data_pb2.MOVE_ACCESS)
+        assert await reader.open(ORDERS + ";later")
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("MQ-2.3.12.25-04")
+def test_addresses_of_a_connection_are_of_their_grammar() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        caller = await world.caller(QMMGMT)
+
+        async def history(name: str) -> Any:
+            return (await info(caller, queue(name), HISTORY))[1][0]
+
+        for name in (AWAY, r"DIRECT=TCP:127.0.0.1\private$\q", r"DIRECT=OS:localhost\private$\q"):
+            await client.send(name, b"out")
+            statuses, _, _, addresses = await eventually(
+                lambda name=name: history(name), lambda found: found and found[0].value
+            )
+            assert len(addresses.value) == len(statuses.value)
+            for one in addresses.value:
+                assert one.kind is VarType.VECTOR_LPWSTR
+                assert all(ADDRESS.fullmatch(each) for each in one.value), one
+        assert any(one.value for one in addresses.value)
+
+    in_world(scenario)
