@@ -68,7 +68,9 @@ class TypeKind(IntEnum):
 class TypeFlag(IntFlag):
     """TYPEFLAGS."""
 
+    APPOBJECT = 0x1
     CANCREATE = 0x2
+    PREDECLID = 0x8
     HIDDEN = 0x10
     DUAL = 0x40
     NONEXTENSIBLE = 0x80
@@ -116,11 +118,14 @@ class DescKind(IntEnum):
     FUNCDESC = 1
     VARDESC = 2
     TYPECOMP = 3
+    IMPLICITAPPOBJ = 4
 
 
 CC_STDCALL: Final = 4
 FUNCFLAG_FRESTRICTED: Final = 1
+VAR_STATIC: Final = 1
 VAR_CONST: Final = 2
+MEMBERID_DEFAULTINST: Final = -2
 SYS_WIN64: Final = 3
 POINTER_BYTES: Final = 8
 """The system pointer size that goes with it."""

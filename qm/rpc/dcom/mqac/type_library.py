@@ -48,6 +48,7 @@ LIBRARY_NAME: Final = "MSMQ"
 _LIBID: Final = guid("d7d6e071-dccd-11d0-aa4b-0060970debae")
 """Of the object library of MSMQ, by which languages know these types."""
 _MAJOR, _MINOR = 3, 0
+_APPLICATION: Final = "MSMQApplication"
 _FIRST_CONSTANT: Final = 0x4000_0000
 """MEMBERID of an enumeration's first constant; anything but a reserved one will do."""
 _INTEGER_BYTES: Final = 4
@@ -217,6 +218,11 @@ class Library:
     def find(self, name: str) -> Sequence[tuple[str, Description, int | None]]:
         """Return what has a name in any case: the name, its type, and of members the MEMBERID."""
         return self._named.get(name.casefold(), ())
+
+    @cached_property
+    def application(self) -> Description:
+        """The appobject coclass [MC-MQAC 6]: its members are names of the library."""
+        return self._by_name[_APPLICATION.casefold()]
 
     @cached_property
     def names(self) -> Sequence[str]:
@@ -391,9 +397,12 @@ class _Builder:
             for name in has
         ]
         if one.source:
-            flags = ImplTypeFlag.DEFAULT | ImplTypeFlag.SOURCE
-            found.append(Implemented(self._places[one.source], flags))
-        attr = _attr(one.guid, TypeKind.COCLASS, implemented=len(found), flags=TypeFlag.CANCREATE)
+            of_source = ImplTypeFlag.DEFAULT | ImplTypeFlag.SOURCE
+            found.append(Implemented(self._places[one.source], of_source))
+        flags = TypeFlag.CANCREATE
+        if one.name == _APPLICATION:
+            flags |= TypeFlag.APPOBJECT | TypeFlag.PREDECLID
+        attr = _attr(one.guid, TypeKind.COCLASS, implemented=len(found), flags=flags)
         place = self._places[one.name]
         return Description(place, place, one.name, attr, (), (), tuple(found))
 

@@ -10,12 +10,18 @@ from weakref import WeakValueDictionary
 
 from qm.rpc.dcom.automation.descriptions import (
     LIBRARY,
+    MEMBERID_DEFAULTINST,
     MEMBERID_NIL,
     UNUSED,
+    VAR_STATIC,
     CustomData,
     DescKind,
+    ElemDesc,
     FuncDesc,
+    TypeDesc,
     TypeKind,
+    TypeVarType,
+    VarDesc,
 )
 from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.hresults import ComError, Hresult
@@ -29,7 +35,7 @@ from qm.rpc.dcom.runtime.identifiers import (
     IID_ITYPELIB,
     IID_ITYPELIB2,
 )
-from qm.rpc.ndr.types import Varying
+from qm.rpc.ndr.types import Arm, Varying
 from qm.rpc.server.call import Call
 from qm.wire.guid import Guid
 
@@ -136,7 +142,10 @@ class TypeInfos:
     def get_names(self, call: Call, given: list[Any]) -> Results:
         """GetNames: of a member and its parameters."""
         this, memid, count = given
-        member = library().member(self._of(call, this), memid)
+        of = self._of(call, this)
+        member = library().member(of, memid)
+        if memid == MEMBERID_DEFAULTINST and of is library().application:
+            return [None, Varying(count, [of.name][:count]), min(count, 1), Hresult.S_OK]
         if member is None:
             return [None, Varying(count, []), 0, Hresult.TYPE_E_ELEMENTNOTFOUND]
         names = [member.name, *member.parameters][:count]
@@ -393,7 +402,9 @@ class TypeComps:
         return found
 
     def bind(self, call: Call, given: list[Any]) -> Results:
-        """Bind: what a name means in a type, or among the enumerations of the library."""
+        """Bind: what a name means in a type, or among the enumerations and the application object
+        of the library.
+        """
         this, name, _, flags = given
         of = self._of(call, this)
         if of is not None:
@@ -403,6 +414,12 @@ class TypeComps:
             if enumeration is not None:
                 comp = self._objects.comp(call, enumeration)
                 return [None, None, DescKind.TYPECOMP, None, None, comp, 0, Hresult.S_OK]
+            application = library().application
+            if name.casefold() == application.name.casefold():
+                return self._application(call, DescKind.VARDESC, None)
+            if library().bound(application, name):
+                comp = self._objects.comp(call, application)
+                return self._application(call, DescKind.IMPLICITAPPOBJ, comp)
             found = [
                 (one, member)
                 for _, one, memid in library().find(name)
@@ -411,6 +428,18 @@ class TypeComps:
                 and (member := one.member(memid)) is not None
             ]
         return self._bound(call, found, flags)
+
+    def _application(self, call: Call, kind: DescKind, comp: bytes | None) -> Results:
+        application = library().application
+        of_class = TypeDesc(TypeVarType.USERDEFINED, application.reference)
+        desc = VarDesc(
+            MEMBERID_DEFAULTINST,
+            Arm(VAR_STATIC, 0),
+            ElemDesc(TypeDesc(TypeVarType.PTR, of_class)),
+            kind=VAR_STATIC,
+        )
+        info = self._objects.info(call, application)
+        return [None, info, kind, None, desc, comp, 0, Hresult.S_OK]
 
     def _bound(
         self, call: Call, found: Sequence[tuple[Description, Member]], flags: int
