@@ -2,6 +2,7 @@
 
 import re
 import struct
+from functools import partial
 from typing import Any
 
 import pytest
@@ -130,7 +131,7 @@ def test_not_every_interface_takes_every_type_of_name() -> None:
                 await reader.open(name)
         # Management knows outgoing queues of groups, and would find one.
         assert await info(caller, named("MULTICAST=239.0.0.1:1801"), COUNT) == (NOT_FOUND, [None])
-        assert QueueFormatType.SUBQUEUE == 8
+        assert QueueFormatType(8).name == "SUBQUEUE"
         await client.open(ORDERS + ";later", access=data_pb2.MOVE_ACCESS)
         assert await reader.open(ORDERS + ";later")
 
@@ -147,8 +148,9 @@ def test_addresses_of_a_connection_are_of_their_grammar() -> None:
 
         for name in (AWAY, r"DIRECT=TCP:127.0.0.1\private$\q", r"DIRECT=OS:localhost\private$\q"):
             await client.send(name, b"out")
+            told = partial(history, name)
             statuses, _, _, addresses = await eventually(
-                lambda name=name: history(name), lambda found: found and found[0].value
+                told, lambda found: found and found[0].value
             )
             assert len(addresses.value) == len(statuses.value)
             for one in addresses.value:
