@@ -85,6 +85,7 @@ def again(message: Message) -> Message:
 )
 def test_a_fresh_message() -> None:
     message = Message()
+    assert message.identifier == ObjectId(GUID_NULL, 0)
     assert not message.allow_peek_when_locked
     assert message.message_class == MessageClass.NORMAL
     assert (message.tracing_requested, message.tracing_queue_identifier) == (False, GUID_NULL)

@@ -41,6 +41,22 @@ def test_a_follower_that_never_applies_is_sent_a_bounded_number_of_entries() -> 
     assert group["c"].applied == leader.commit
 
 
+def test_a_replica_lags_from_one_entry_more_than_it_may() -> None:
+    group = new_group()
+    leader = group.elect("a")
+    group["c"].applies = False
+    stands_at = group["c"].applied
+    while leader.commit < stands_at + LAG:
+        propose(group, 1)
+        group.tick(2 * HEARTBEAT_TICKS)
+    assert group.core("c").commit == stands_at + LAG
+    assert not group.core("c").lags
+    propose(group, 1)
+    group.tick(2 * HEARTBEAT_TICKS)
+    assert group.core("c").commit == stands_at + LAG + 1
+    assert group.core("c").lags
+
+
 def test_a_follower_that_starts_again_is_led_from_what_it_has_applied() -> None:
     """Its state may be older than what the process before it had told."""
     group = new_group()

@@ -51,3 +51,18 @@ def test_shortened_after_a_restart_it_gives_up_what_was_there_before() -> None:
     assert retention.droppable() == 0
     assert retention.shorten(MARK_BYTES)
     assert retention.droppable() >= 70
+
+
+def test_it_remembers_a_mark_for_each_mebibyte_whatever_entries_are_like() -> None:
+    """A log of small entries would otherwise have as many marks as entries."""
+    retention = Retention(MARKS * MARK_BYTES)
+    size, last = MARK_BYTES // 16, 0
+    steps: list[int] = []
+    for index in range(1, 3 * MARKS * 16):
+        retention.appended([Entry(index, 1, EntryKind.DATA, bytes(size))])
+        now = retention.droppable()
+        if now != last:
+            steps.append(now - last)
+            last = now
+    assert steps[0] <= 1
+    assert set(steps[1:]) == {16}

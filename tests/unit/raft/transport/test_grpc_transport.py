@@ -28,7 +28,7 @@ from raft.transport.grpc_transport import (
     GrpcTransport,
 )
 from raft.transport.metrics import TransportMetrics
-from raft.transport.tls import PEER_ROLE, TlsError, TlsFiles, TlsIdentity
+from raft.transport.tls import PEER_ROLE, REVOKED_LOOK_S, TlsError, TlsFiles, TlsIdentity
 from raft.transport.wire_format import FrameEncoder
 from raft.types import Envelope, Heartbeat, PeerState
 from tests.unit.raft.transport.authority import Authority
@@ -253,6 +253,22 @@ def test_a_list_of_revoked_certificates_that_cannot_be_read_changes_nothing(tmp_
     assert identity.is_revoked(pem)
     with pytest.raises(TlsError, match=r"revoked\.pem"):
         TlsIdentity(files, TransportMetrics())
+
+
+def test_lists_of_revoked_certificates_are_looked_at_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, revoked = Authority(tmp_path), tmp_path / "revoked.pem"
+    taken = authority.issue("a")
+    Authority(tmp_path / "foreign").revoke(revoked, taken)
+    now_s = 100.0
+    monkeypatch.setattr("raft.transport.tls.time.monotonic", lambda: now_s)
+    identity = TlsIdentity(replace(authority.issue("b"), revoked=revoked), TransportMetrics())
+    assert not identity.is_revoked(taken.certificate.read_bytes())
+    authority.revoke(revoked, taken)
+    assert not identity.is_revoked(taken.certificate.read_bytes()), "not before a second is over"
+    now_s += REVOKED_LOOK_S
+    assert identity.is_revoked(taken.certificate.read_bytes())
 
 
 def test_a_malformed_snapshot_part_is_refused(tmp_path: Path) -> None:
