@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from qm.edge.outgoing.limits import CONNECTING_MAX
 from qm.edge.outgoing.link.destination_rules import EVERYWHERE, DestinationRules, rules_of
-from qm.edge.outgoing.link.slots import FAILED_SHARE, WAITING_MAX, Slots, Standing
+from qm.edge.outgoing.link.slots import FAILED_SHARE, PATIENCE_S, WAITING_MAX, Slots, Standing
 from qm.node.config.loading import ConfigError, parse
 
 DEAD_COUNT = 10_000
@@ -73,6 +74,28 @@ def test_nobody_is_pushed_while_nobody_waits() -> None:
         assert not network.pushed
         assert network.slots.running == CONNECTING_MAX
         network.slots.stop()
+
+    run(scenario)
+
+
+def test_an_attempt_has_its_time_while_others_wait() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        begun: list[float] = []
+
+        async def connect(host: int) -> None:
+            begun.append(loop.time())
+            await asyncio.sleep(SILENCE_S)
+
+        slots = Slots(1, connect, lambda host: None)
+        for host in range(3):
+            slots.ask(host, Standing.FRESH)
+        async with asyncio.timeout(10):
+            while len(begun) < 3:
+                await asyncio.sleep(0.01)
+        slots.stop()
+        for one, other in pairwise(begun):
+            assert other - one >= PATIENCE_S
 
     run(scenario)
 
