@@ -5,12 +5,13 @@ Debian's python3-samba (`make deps-system`).
 """
 
 import asyncio
+import json
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.cluster.harness import run
-from tests.rpc_peers import samba_programs
+from tests.rpc_peers import report, samba_programs
 from tests.unit.rpc.reading import rpc_world, with_orders
 
 HERE = Path(__file__).parent
@@ -34,7 +35,9 @@ async def main(python: str) -> None:
             await client(python, HERE / name, host, MAPPER_PORT)
         with tempfile.TemporaryDirectory() as folder:
             await client(SYSTEM_PYTHON, HERE / "samba_raw_protocol.py", host, folder)
-            await samba_programs.check(host, Path(folder))
+            figures = json.loads((Path(folder) / "raw_protocol.json").read_text(encoding="utf-8"))
+            figures |= await samba_programs.check(host, Path(folder))
+    report.write("test-rpc", figures | {"impacket_programs_passed_count": len(IMPACKET)})
 
 
 if __name__ == "__main__":

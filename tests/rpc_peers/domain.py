@@ -23,7 +23,7 @@ from qm.rpc.security.kerberos import KerberosClient
 from qm.rpc.security.provider import Provider
 from qm.rpc.security.spnego import OID_KERBEROS, OID_KERBEROS_MS, SpnegoClient
 from tests.cluster.harness import run
-from tests.rpc_peers import namespace
+from tests.rpc_peers import namespace, report
 from tests.unit.rpc.reading import ORDERS, RPC_PORT, RemoteReader, RpcWorld, rpc_world, with_orders
 
 HERE = Path(__file__).parent
@@ -163,8 +163,9 @@ async def command(*arguments: str) -> tuple[int, bytes, bytes]:
     return process.returncode or 0, out, error
 
 
-async def read(made: RpcWorld) -> None:
-    """Read by our own client, in every way and level."""
+async def read(made: RpcWorld) -> int:
+    """Read by our own client, in every way and level; return how often."""
+    count = 0
     for name, (provider, auth_type) in providers().items():
         for level in (AuthLevel.PRIVACY, AuthLevel.INTEGRITY):
             if level is AuthLevel.INTEGRITY:
@@ -175,6 +176,8 @@ async def read(made: RpcWorld) -> None:
             await remote.close(handle)
             remote.client.close()
             print(f"{name}, {level.name}: {len(got):,} bytes")
+            count += 1
+    return count
 
 
 async def refused() -> None:
@@ -205,19 +208,22 @@ async def main(python: str) -> None:
                 await with_orders(sender, *[b"x" * 50_000] * 6, b"by command", b"left")
             await let_read(made, domain.sid_of("readers"))
             domain.log_on("alice")
-            await read(made)
+            own = await read(made)
             qm = (sys.executable, "-m", "qm", "rpc", "receive", ORDERS, "--to", HOST)
             status, out, error = await command(*qm, "--kerberos", "--port", str(RPC_PORT))
             assert (status, out) == (0, b"by command"), error
-            for program in (
+            programs = (
                 (SYSTEM_PYTHON, str(HERE / "samba_kerberos.py"), HOST, str(RPC_PORT)),
                 (python, str(HERE / "impacket_kerberos.py"), HOST, str(RPC_PORT)),
-            ):
+            )
+            for program in programs:
                 status, out, error = await command(*program)
                 print(out.decode().rstrip())
                 assert status == 0, error.decode()
             domain.log_on("bob")
             await refused()
+    figures = {"own_reads_count": own, "programs_passed_count": len(programs), "refused_count": 1}
+    report.write("test-domain", figures)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ async def output_of(*command: str) -> str:
     return text
 
 
-async def check(host: str, folder: Path) -> None:
-    """Run everything. Raises AssertionError."""
+async def check(host: str, folder: Path) -> dict[str, int]:
+    """Run everything; return how many passed. Raises AssertionError."""
     settings = folder / "smb.conf"
     settings.write_text(
         "[global]\n"
@@ -48,3 +48,4 @@ async def check(host: str, folder: Path) -> None:
         text = await output_of("smbtorture", *common, f"ncacn_ip_tcp:{host}", name)
         assert "success: " in text, text
         print(f"smbtorture {name}: passed")
+    return {"smbtorture_passed_count": len(TESTS)}

@@ -6,6 +6,7 @@ Debian's python3-samba belongs to the system's Python, so this imports nothing o
 for port 135. Where they would log on as nobody, which is refused here (RP-A13), alice does.
 """
 
+import json
 import os
 import re
 import sys
@@ -76,6 +77,9 @@ def main(host: str, folder: Path) -> int:
     result = unittest.TextTestRunner(verbosity=0).run(unittest.TestSuite(wanted))
     failed = len(result.failures) + len(result.errors)
     print(f"raw_protocol: {result.testsRun - failed} of {len(tests)} pass, {failed} fail")
+    counts = {"run": result.testsRun, "failed": failed, "left_out": len(tests) - len(wanted)}
+    figures = {f"raw_protocol_{name}_count": count for name, count in counts.items()}
+    (folder / "raw_protocol.json").write_text(json.dumps(figures))
     for why in NOT_HERE.values():
         count = sum(reason_of(test) == why for test in tests)
         print(f"    {count} left out: {why}")

@@ -24,7 +24,7 @@ from typing import Final
 
 from qm.pb import control_pb2
 from tests.cluster.harness import run
-from tests.rpc_peers import namespace
+from tests.rpc_peers import namespace, report
 from tests.unit.api.world import Client
 from tests.unit.rpc.reading import ORDERS, rpc_world, with_orders
 
@@ -137,14 +137,26 @@ def sending(sender: Client) -> Heard:
     return heard
 
 
-async def check(wine: Wine, host: str, sender: Client) -> None:
-    """Run everything. Raises AssertionError."""
+_SUMMARY: Final = re.compile(r"wine (?P<name>\w+): (?P<held>\d+) of (?P<all>\d+)")
+
+
+def summary(lines: list[str]) -> dict[str, int]:
+    """Return how many of a program's checks held, by its last line. Raises AssertionError."""
+    print(lines[-1])
+    found = _SUMMARY.match(lines[-1])
+    assert found is not None, lines
+    assert found["held"] == found["all"], lines[-1]
+    return {f"wine_{found['name']}_held_count": int(found["held"])}
+
+
+async def check(wine: Wine, host: str, sender: Client) -> dict[str, int]:
+    """Run everything; return what held. Raises AssertionError."""
     await with_orders(sender, b"one", b"two", b"three")
-    print(*await wine.call("read_peek_move_purge", host), sep="\n")
-    print((await wine.call("reader", host, heard=sending(sender)))[-1])
+    figures = summary(await wine.call("read_peek_move_purge", host))
+    figures |= summary(await wine.call("reader", host, heard=sending(sender)))
     await sender.send(ORDERS, b"one", b"two")
     await sender.send(AWAY, b"out")
-    print((await wine.call("manager", host))[-1])
+    figures |= summary(await wine.call("manager", host))
     acl = [control_pb2.Ace(principal="alice", rights=["receive_message", "peek_message"])]
     name = control_pb2.QueueName(name=r".\private$\orders")
     await sender.queues.SetAcl(control_pb2.SetAclRequest(queue=name, entries=acl))
@@ -152,6 +164,7 @@ async def check(wine: Wine, host: str, sender: Client) -> None:
         (found,) = await wine.call("logon", host, *logon)
         assert found == f"status {wanted}", (logon, found)
     print(f"wine logon: {len(LOGONS)} as they should be")
+    return figures | {"wine_logon_held_count": len(LOGONS)}
 
 
 async def main() -> None:
@@ -161,7 +174,7 @@ async def main() -> None:
         async with rpc_world(3, mapper_port=MAPPER_PORT) as made, wine.started():
             host = (await made.harness.followers())[0].host
             async with made.client(await made.leader()) as sender:
-                await check(wine, host, sender)
+                report.write("test-rpc", await check(wine, host, sender))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,10 @@ def test_keys_of_the_birth_are_published_and_stay_the_first_generation(world: Wo
     assert manager.sealed_private_keys == b"ring"
     assert manager.public_encryption_key_list == b"exchange"
     assert manager.public_signing_key_list == b"signing"
+    before = manager.version
+    assert set_keys(world, 1, b"again") == 0
+    assert world.machine.manager is not None
+    assert world.machine.manager.version == before + 1
 
 
 def test_replaced_keys_are_accepted_for_their_time_and_at_most_two(world: World) -> None:

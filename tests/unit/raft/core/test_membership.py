@@ -274,7 +274,8 @@ def test_a_learner_that_lags_is_not_promoted() -> None:
     group.heal()
     group.tick(2 * HEARTBEAT_TICKS)
     group.isolate("d")
-    group.propose(b"x")
+    for _ in range(PROMOTE_LAG_MAX_ENTRIES):
+        group.propose(b"x")
     leader.change_members(PromoteLearner("d.1"))
 
 
