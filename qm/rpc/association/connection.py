@@ -126,6 +126,8 @@ class Connection:
         """None before the bind."""
         self.is_closing = False
         self._is_closed = False
+        self._minor = 0
+        """Of the protocol version that the client's last PDU had."""
         self.closing_reason = ""
         self.refusals: list[str] = []
         """What was refused for its security, for the log; the I/O side empties it."""
@@ -186,6 +188,7 @@ class Connection:
             raise MalformedPdu(f"frag_length {length}; {longest} are allowed")
 
     def _take(self, pdu: Pdu) -> None:
+        self._minor = pdu.minor
         if pdu.kind is PduType.BIND:
             self._on_bind(pdu)
         elif self.association is None:
@@ -507,7 +510,7 @@ class Connection:
     def fault(self, call: IncomingCall, status: int) -> None:
         """Answer a call with a fault, unless it was answered or forgotten."""
         if self._end(call):
-            self._write_fault(call.call_id, call.context_id, status, minor=call.minor)
+            self._write_fault(call.call_id, call.context_id, status)
 
     def forget(self, call: IncomingCall) -> None:
         """Let a call end without an answer."""
@@ -539,16 +542,10 @@ class Connection:
     # Refusals ----------------------------------------------------------------------------
 
     def _write_fault(
-        self,
-        call_id: int,
-        context_id: int,
-        status: int,
-        *,
-        is_executed: bool = True,
-        minor: int = 0,
+        self, call_id: int, context_id: int, status: int, *, is_executed: bool = True
     ) -> None:
         self._output.append(
-            write_fault(call_id, context_id, status, is_executed=is_executed, minor=minor)
+            write_fault(call_id, context_id, status, is_executed=is_executed, minor=self._minor)
         )
 
     def _bind_nak(self, pdu: Pdu, reason: BindNakReason, text: str) -> None:
@@ -561,7 +558,7 @@ class Connection:
 
     def _protocol_error(self, call_id: int, text: str, *, is_executed: bool = False) -> None:
         if self.association is None:
-            self._output.append(write_bind_nak(call_id, BindNakReason.NOT_SPECIFIED))
+            self._output.append(write_bind_nak(call_id, BindNakReason.NOT_SPECIFIED, self._minor))
         else:
             status = FaultStatus.PROTOCOL_ERROR
             self._write_fault(call_id, 0, status, is_executed=is_executed)

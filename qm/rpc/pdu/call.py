@@ -110,8 +110,8 @@ def verify_trailer(
 
     `pdu_head`: PTYPE, drep, call id, context id, opnum of the request, for command header2.
     """
-    at = stub.find(VERIFICATION_MAGIC, parameters_end)
-    if at < 0 or at % 4:
+    at = _trailer_at(stub, parameters_end)
+    if at < 0:
         return True
     at += len(VERIFICATION_MAGIC)
     for _ in range(_COMMANDS_MAX):
@@ -142,3 +142,11 @@ def verify_trailer(
         if number & _IS_LAST:
             return True
     return False
+
+
+def _trailer_at(stub: bytes, begin: int) -> int:
+    """Return where a verification trailer begins, at a multiple of four; -1 without one."""
+    at = stub.find(VERIFICATION_MAGIC, begin)
+    while at > 0 and at % 4:
+        at = stub.find(VERIFICATION_MAGIC, at + 1)
+    return at

@@ -22,6 +22,7 @@ _FLAGS: Final = Struct("<I")
 _PAIR: Final = Struct("<HH")
 _PAIRS_MAX: Final = 64
 _BLOB_HEAD_SIZE: Final = 28
+_LM_RESPONSE_AT, _WORKSTATION_AT = 12, 44
 
 
 class NtlmFlag(IntFlag):
@@ -122,7 +123,8 @@ def parse_authenticate(token: bytes) -> Authenticate:
     """Read an AUTHENTICATE message. Raises SecurityRefused."""
     if kind_of(token) != AUTHENTICATE:
         raise SecurityRefused("AUTHENTICATE was expected")
-    _field(token, 12)
+    for unused in (_LM_RESPONSE_AT, _WORKSTATION_AT):
+        _field(token, unused)
     return Authenticate(
         _number(token, 60),
         _field(token, 20),

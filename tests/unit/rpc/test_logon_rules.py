@@ -1,14 +1,25 @@
 """Rules of logging on by NTLM and SPNEGO, each where it could be broken alone."""
 
+import itertools
 import secrets
 import struct
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.security import der
-from qm.rpc.security.ntlm import NtlmAcceptor, NtlmClient
-from qm.rpc.security.ntlm_keys import SessionKeys, mic_of, nt_hash, response_key, session_key
+from qm.rpc.security.accounts import Account
+from qm.rpc.security.ntlm import NtlmAcceptor, NtlmClient, NtlmTarget
+from qm.rpc.security.ntlm_keys import (
+    SessionKeys,
+    mic_of,
+    nt_hash,
+    proof_of,
+    rc4,
+    response_key,
+    session_key,
+)
 from qm.rpc.security.ntlm_messages import (
     AvId,
     NtlmFlag,
@@ -16,16 +27,24 @@ from qm.rpc.security.ntlm_messages import (
     parse_authenticate,
     parse_challenge,
     parse_pairs,
+    write_authenticate,
+    write_blob,
     write_challenge,
     write_negotiate,
     write_pairs,
 )
-from qm.rpc.security.spnego import OID_NTLM, SpnegoAcceptor, SpnegoClient
-from tests.unit.rpc.test_security import FILETIME, TARGET, World, counting
+from qm.rpc.security.provider import SecurityRefused
+from qm.rpc.security.spnego import OID_NTLM, OID_SPNEGO, SpnegoAcceptor, SpnegoClient
+from tests.unit.rpc.test_security import ALICE, FILETIME, TARGET, World, counting
 
 FLAGS_OF_NEGOTIATE_AT, DOMAIN_AT, WORKSTATION_AT = 12, 16, 24
 FLAGS_OF_AUTHENTICATE_AT, MIC_AT = 60, 72
+LM_AT, NT_AT, DOMAIN_OF_AT, USER_AT, WORKSTATION_OF_AT, KEY_AT = 12, 20, 28, 36, 44, 52
+"""Of an AUTHENTICATE message."""
+NO_MIC = NtlmTarget("QUORATE", "quorate.example.test", requires_mic=False)
 CHANNEL_BINDINGS = 10
+FULL = 0xE2888235
+UNKNOWN_OID = bytes.fromhex("2b06010401823702021e")
 KERBEROS_OIDS = (
     bytes.fromhex("2a864886f712010202"),
     bytes.fromhex("2a864882f712010202"),
@@ -34,6 +53,123 @@ KERBEROS_OIDS = (
 
 def client() -> NtlmClient:
     return NtlmClient("alice", "S3cret!", "", counting())
+
+
+def forged(
+    acceptor: NtlmAcceptor,
+    change: Callable[[bytearray], object] = lambda raw: None,
+    *,
+    user: str = "alice",
+    domains: tuple[str, str] = ("", ""),
+    pairs: Mapping[int, bytes] | None = None,
+    encrypted: bytes = bytes(16),
+    flags: int = 0,
+    mic: bytes | None = None,
+) -> bytes:
+    """A third message with a right proof and, unless it is given, the right MIC of what it says.
+
+    `domains`: as sent, and as the proof has it. `flags`: more than were offered.
+    """
+    negotiate = client().step(b"")
+    challenge = acceptor.step(negotiate)
+    offered, nonce, info = parse_challenge(challenge)
+    seen = parse_pairs(info) | {AvId.FLAGS: struct.pack("<I", AvId.MIC_PRESENT)} | dict(pairs or {})
+    blob = write_blob(seen[AvId.TIMESTAMP], bytes(8), write_pairs(seen))
+    key = response_key(nt_hash("S3cret!"), user, domains[1])
+    proof = proof_of(key, nonce, blob)
+    exported = rc4(session_key(key, proof), encrypted)
+    raw = bytearray(write_authenticate(offered | flags, proof + blob, domains[0], user, encrypted))
+    change(raw)
+    own = mic_of(exported, negotiate, challenge, bytes(raw))
+    raw[MIC_AT : MIC_AT + 16] = own if mic is None else mic
+    return bytes(raw)
+
+
+def is_taken(acceptor: NtlmAcceptor, token: bytes) -> bool:
+    try:
+        acceptor.step(token)
+    except SecurityRefused:
+        return False
+    return acceptor.is_done
+
+
+@pytest.mark.spec("RP-NLMP-2.2-01")
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 0x103, 0x0300_0000])
+def test_the_third_message_is_of_the_third_type(kind: int) -> None:
+    acceptor = World().ntlm()
+    token = forged(acceptor, lambda raw: struct.pack_into("<I", raw, 8, kind))
+    assert is_taken(acceptor, token) is (kind == 3)
+    again = World().ntlm()
+    assert not is_taken(again, forged(again, lambda raw: raw.__setitem__(7, 1))), "NTLMSSP and NUL"
+
+
+@pytest.mark.spec("RP-NLMP-2.2-02")
+@pytest.mark.parametrize("at", [LM_AT, NT_AT, DOMAIN_OF_AT, USER_AT, WORKSTATION_OF_AT, KEY_AT])
+def test_a_field_outside_its_message_makes_it_invalid(at: int) -> None:
+    for length, offset in ((2, 0), (2, -1), (0xFFFF, -40), (2, 0x7FFF_0000)):
+
+        def outside(raw: bytearray, length: int = length, offset: int = offset) -> None:
+            struct.pack_into("<HHI", raw, at, length, length, len(raw) + offset)
+
+        acceptor = World().ntlm(target=NO_MIC)
+        assert not is_taken(acceptor, forged(acceptor, outside, pairs={AvId.FLAGS: bytes(4)}))
+    if at in (LM_AT, DOMAIN_OF_AT, WORKSTATION_OF_AT):  # they may be empty, wherever they stand
+        acceptor = World().ntlm()
+        empty = forged(acceptor, lambda raw: struct.pack_into("<HHI", raw, at, 0, 0, len(raw)))
+        assert is_taken(acceptor, empty)
+
+
+@pytest.mark.spec("RP-NLMP-2.2.1.3-02", "RP-NLMP-3.2.5.1.2-04", "RP-NLMP-3.2.5.1.2-05")
+def test_a_mic_is_there_if_the_flags_of_the_response_say_so() -> None:
+    for av_flags, mic, is_right in (
+        (2, None, True),
+        (2, bytes(16), False),
+        (2, b"\xee" * 16, False),
+        (3, bytes(16), False),
+        (0, None, True),
+        (0, bytes(16), True),
+        (0, b"\xee" * 16, True),
+        (1, bytes(16), True),
+    ):
+        for target in (TARGET, NO_MIC):
+            acceptor = World().ntlm(target=target)
+            pairs = {AvId.FLAGS: struct.pack("<I", av_flags)}
+            is_enough = bool(av_flags & 2) or target is NO_MIC
+            found = is_taken(acceptor, forged(acceptor, pairs=pairs, mic=mic))
+            assert found is (is_right and is_enough), (av_flags, mic)
+            assert acceptor.had_mic is bool(av_flags & 2)
+
+
+@pytest.mark.spec("RP-NLMP-3.2.5.1.2-03")
+def test_nobody_is_authenticated_without_a_name() -> None:
+    nobody = World(Account("", nt_hash("S3cret!"), (ALICE,)))
+    acceptor = nobody.ntlm()
+    assert not is_taken(acceptor, forged(acceptor, user=""))
+    for flags, is_right in ((0, True), (int(NtlmFlag.ANONYMOUS), False)):
+        acceptor = World().ntlm()
+        assert is_taken(acceptor, forged(acceptor, flags=flags)) is is_right
+
+
+@pytest.mark.spec("RP-NLMP-3.2.5.1.2-06")
+@pytest.mark.parametrize("size", [0, 1, 8, 15, 16, 17, 32])
+def test_a_key_that_is_exchanged_has_sixteen_bytes(size: int) -> None:
+    acceptor = World().ntlm()
+    assert is_taken(acceptor, forged(acceptor, encrypted=bytes(size))) is (size == 16)
+
+
+@pytest.mark.spec("RP-NLMP-3.2.5.1.2-09")
+def test_a_proof_may_be_of_the_domain_that_is_sent_or_of_none() -> None:
+    for sent, proven, is_right in (
+        ("", "", True),
+        ("CORP", "", True),
+        ("CORP", "CORP", True),
+        ("QUORATE", "", True),
+        ("CORP", "corp", False),
+        ("CORP", "QUORATE", False),
+        ("", "CORP", False),
+    ):
+        acceptor = World().ntlm()
+        assert is_taken(acceptor, forged(acceptor, domains=(sent, proven))) is is_right
 
 
 def logged_on(acceptor: NtlmAcceptor, mine: NtlmClient, token: bytes) -> str:
@@ -135,6 +271,11 @@ def test_neither_the_client_s_clock_nor_its_channel_is_judged() -> None:
         assert acceptor.step(mine.step(challenge)) == b""
         assert acceptor.identity.name == "alice"
 
+    for clock in (0, 1, FILETIME - 10**15, FILETIME + 10**15, (1 << 64) - 1):
+        acceptor = World().ntlm()
+        pairs = {AvId.TIMESTAMP: struct.pack("<Q", clock)}
+        assert is_taken(acceptor, forged(acceptor, pairs=pairs)), "whatever the client's own is"
+
     for binding in (bytes(16), b"\xaa" * 16):
         acceptor, mine = World().ntlm(), client()
         flags, challenge, info = parse_challenge(acceptor.step(mine.step(b"")))
@@ -160,6 +301,86 @@ def test_a_mechanism_is_repeated_as_it_was_offered_and_flags_are_passed_over() -
             assert not any(
                 der.write(der.OID, other) in answer for other in mechanisms if other != oid
             )
+
+
+def initial(mechanisms: Sequence[bytes], token: bytes = b"") -> tuple[bytes, bytes]:
+    """NegTokenInit, and its list of mechanisms."""
+    listed = der.write(der.SEQUENCE, *(der.write(der.OID, one) for one in mechanisms))
+    fields = [der.write(0xA0, listed)]
+    if token:
+        fields.append(der.write(0xA2, der.write(der.OCTETS, token)))
+    init = der.write(0xA0, der.write(der.SEQUENCE, *fields))
+    return der.write(0x60, der.write(der.OID, OID_SPNEGO), init), listed
+
+
+def following(token: bytes, mic: bytes = b"") -> bytes:
+    """NegTokenResp of a client."""
+    fields = [der.write(0xA2, der.write(der.OCTETS, token))]
+    if mic:
+        fields.append(der.write(0xA3, der.write(der.OCTETS, mic)))
+    return der.write(0xA1, der.write(der.SEQUENCE, *fields))
+
+
+def parts_of(answer: bytes) -> dict[int, bytes]:
+    """Fields of a server's NegTokenResp."""
+    content = der.read(der.read(answer, 0xA1), der.SEQUENCE)
+    return {tag & 0x1F: value for tag, value, _ in der.items(content)}
+
+
+@pytest.mark.spec("RP-SPNG-3.1.5.1-03", "RP-SPNG-3.2.5-02")
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("has_mic", [True, False])
+@pytest.mark.parametrize("sends_list_mic", [True, False])
+def test_the_list_of_mechanisms_is_signed_where_it_must_be(
+    is_first: bool, has_mic: bool, sends_list_mic: bool
+) -> None:
+    inner = World().ntlm(target=NO_MIC)
+    acceptor, mine = SpnegoAcceptor({OID_NTLM: lambda: inner}), client()
+    listed = [OID_NTLM] if is_first else [KERBEROS_OIDS[0], OID_NTLM]
+    optimistic = client().step(b"") if is_first else b"for another one"
+    token, raw_list = initial(listed, optimistic)
+    answer = acceptor.step(token)
+    first = parts_of(answer)
+    assert first[0] == b"\x0a\1" + (b"\1" if is_first else b"\3")
+    assert first[1] == der.write(der.OID, OID_NTLM)
+    if is_first:
+        mine.step(b"")
+    else:
+        assert 2 not in first
+        first = parts_of(acceptor.step(following(mine.step(b""))))
+        assert 1 not in first
+    last = mine.step(der.read(first[2], der.OCTETS))
+    if not has_mic:
+        # Flags of the response that announce no MIC, and a proof of just these.
+        again = World().ntlm(target=NO_MIC)
+        last = forged(again, pairs={AvId.FLAGS: bytes(4)}, mic=bytes(16))
+        proof = parse_authenticate(last).nt_response[:16]
+        key = session_key(response_key(nt_hash("S3cret!"), "alice", ""), proof)
+        mine.keys = SessionKeys(rc4(key, bytes(16)), FULL, is_server=False)
+    assert mine.keys is not None
+    own = mine.keys.sign(raw_list) if sends_list_mic else b""
+    if not sends_list_mic and (has_mic or not is_first):
+        with pytest.raises(SecurityRefused):
+            acceptor.step(following(last, own))
+        assert not acceptor.is_done
+        return
+    done = parts_of(acceptor.step(following(last, own)))
+    assert (acceptor.is_done, done[0]) == (True, b"\x0a\1\0")
+    assert (3 in done) is sends_list_mic
+    if sends_list_mic:
+        mine.keys.verify(raw_list, der.read(done[3], der.OCTETS))
+
+
+@pytest.mark.spec("RP-SPNG-3.2.5-01")
+def test_the_client_s_order_of_mechanisms_counts() -> None:
+    served = {one: World().ntlm for one in (OID_NTLM, *KERBEROS_OIDS)}
+    for listed in itertools.permutations((UNKNOWN_OID, OID_NTLM, *KERBEROS_OIDS)):
+        acceptor = SpnegoAcceptor(served)
+        chosen = next(one for one in listed if one != UNKNOWN_OID)
+        first = parts_of(acceptor.step(initial(listed, client().step(b""))[0]))
+        assert first[1] == der.write(der.OID, chosen)
+        is_first = listed[0] == chosen
+        assert first[0] == b"\x0a\1" + (b"\1" if is_first else b"\3")
 
 
 def with_flags(token: bytes, flags: bytes) -> bytes:

@@ -8,7 +8,7 @@ from qm.rpc.limits import CONTEXTS_PER_CONNECTION_MAX
 from qm.rpc.pdu.bind import NDR20, Answer, Bind, Proposal, Syntax, parse_bind_ack, write_bind
 from qm.rpc.pdu.call import request_head, verify_trailer
 from qm.rpc.pdu.codes import AuthLevel, AuthType, BindNakReason, FaultStatus, PduFlag, PduType
-from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_pdu, write_trailer
+from qm.rpc.pdu.header import Pdu, Trailer, parse_pdu, write_header, write_pdu, write_trailer
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.provider import Buffers
 from qm.rpc.security.providers import OfferedProviders
@@ -20,10 +20,18 @@ ACCESS_DENIED, SECURITY_PACKAGE, PROTOCOL_ERROR = 5, 0x721, 0x1C01000B
 SIGNATURE_SIZE = 16
 
 
-def request(client: Secured, who: NtlmClient, stub: bytes, pad: int = 0, **changes: bytes) -> bytes:
+def request(
+    client: Secured,
+    who: NtlmClient,
+    stub: bytes,
+    pad: int = 0,
+    reserved: bytes = b"\0",
+    **changes: bytes,
+) -> bytes:
     """A request under `who`, at integrity; changes go into what was signed."""
     head = request_head(0, 0, len(stub))
     trailer = write_trailer(NTLM, AuthLevel.INTEGRITY, pad, 1)
+    trailer = trailer[:3] + reserved + trailer[4:]
     body = stub + b"\xee" * pad
     length = 24 + len(body) + 8 + SIGNATURE_SIZE
     header = write_header(PduType.REQUEST, WHOLE, 5, length, SIGNATURE_SIZE)
@@ -45,7 +53,7 @@ def verified(who: NtlmClient, pdu: Pdu) -> bytes:
 # Headers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RP-C706-12.6.3-01", "RP-RPCE-2.2.2.1-01")
+@pytest.mark.spec("RP-C706-12.6.3-01", "RP-RPCE-2.2.2.1-01", "RP-RPCE-2.2.2.11-01")
 def test_a_pdu_begins_with_sixteen_bytes_and_ends_with_its_token() -> None:
     raw = write_pdu(PduType.REQUEST, 3, 0x01020304, b"body", Trailer(10, 5, 7, b"token"))
     assert raw[:4] == bytes((5, 0, 0, 3))
@@ -63,6 +71,12 @@ def test_a_pdu_begins_with_sixteen_bytes_and_ends_with_its_token() -> None:
     kind, level, pad, reserved, number = struct.unpack("<BBBBI", written[-24:-16])
     assert (kind, level, reserved, number) == (NTLM, AuthLevel.INTEGRITY, 0, 1)
     assert (len(written) - 24 - 24) - pad == 10
+    # Read as written: type, level, padding, whatever is reserved, number.
+    rest = struct.pack("<HHI", 41, 5, 9) + b"bodybodybody" + bytes.fromhex("0a05049907010203")
+    found = parse_pdu(raw[:8] + rest + b"token").trailer
+    assert found is not None
+    assert (found.auth_type, found.level, found.pad_length) == (10, 5, 4)
+    assert (found.context_id, found.token) == (0x03020107, b"token")
 
 
 @pytest.mark.spec("RP-RPCE-3.3.1.5.1-01")
@@ -80,6 +94,26 @@ def test_both_versions_are_spoken_as_the_client_speaks(minor: int) -> None:
     (answer,) = client.respond(client.call(), b"")
     assert answer.header[:2] == bytes((5, minor))
 
+    def refused(kind: PduType, body: bytes, call_id: int) -> bytes:
+        raw = bytearray(write_pdu(kind, WHOLE, call_id, body))
+        raw[1] = minor
+        (found,) = client.send(bytes(raw))
+        assert found.kind in (PduType.FAULT, PduType.BIND_NAK)
+        return found.header[:2]
+
+    # Faults of calls that nobody serves, of methods, and of what is no order of PDUs.
+    assert refused(PduType.REQUEST, request_head(0, 99, 0), 3) == bytes((5, minor))
+    assert refused(PduType.REQUEST, request_head(7, 0, 0), 4) == bytes((5, minor))
+    called[12] = 5
+    client.send(bytes(called))
+    client.connection.fault(client.call(), 0xC00E0003)
+    (fault,) = client.answers()
+    assert fault.header[:2] == bytes((5, minor))
+    assert refused(PduType.ALTER_CONTEXT, bytes(12), 6) == bytes((5, minor))
+    for kind in (PduType.BIND, PduType.ALTER_CONTEXT):
+        client = Client()
+        assert refused(kind, bytes(12), 1) == bytes((5, minor)), "bind_nak"
+
 
 @pytest.mark.spec("RP-RPCE-2.2.2.3-01", "RP-RPCE-2.2.2.3-02")
 def test_one_flag_means_header_signing_in_binds_and_a_pending_cancel_in_calls() -> None:
@@ -89,8 +123,12 @@ def test_one_flag_means_header_signing_in_binds_and_a_pending_cancel_in_calls() 
         ack = client.bind(flags=WHOLE | flags)
         assert ack.flags & 0x04 == flags
         assert client.connection.signs_header is bool(flags)
+        alter = client.bind(ECHO, kind=PduType.ALTER_CONTEXT)
+        assert not alter.flags & 0x04
+        assert client.connection.signs_header is bool(flags), "what was agreed stays"
         alter = client.bind(ECHO, kind=PduType.ALTER_CONTEXT, flags=WHOLE | 0x04)
         assert alter.flags & 0x04
+        assert client.connection.signs_header
         client.request(2, b"abcd", flags=WHOLE | 0x04)
         (answer,) = client.respond(client.call(), b"abcd")
         assert not answer.flags & 0x04
@@ -98,9 +136,9 @@ def test_one_flag_means_header_signing_in_binds_and_a_pending_cancel_in_calls() 
 
 @pytest.mark.spec("RP-RPCE-2.2.2.8-02", "RP-C706-12.6.4.7-01", "RP-RPCE-3.3.1.5.2.2-06")
 def test_a_fault_has_its_status_and_neither_token_nor_more() -> None:
-    assert {int(one) for one in FaultStatus} >= {
-        *(0x1C010002, 0x1C010003, 0x1C01000B, 0x1C00001A, 0x1C00000D, 0x1C010014)
-    }
+    assert (FaultStatus.OPERATION_RANGE, FaultStatus.UNKNOWN_INTERFACE) == (0x1C010002, 0x1C010003)
+    assert (FaultStatus.PROTOCOL_ERROR, FaultStatus.CONTEXT_MISMATCH) == (0x1C01000B, 0x1C00001A)
+    assert (FaultStatus.CANCELLED, FaultStatus.SERVER_TOO_BUSY) == (0x1C00000D, 0x1C010014)
     client = bound()
     who = client.logged_on()
     client.send(request(client, who, b"abcd"))
@@ -136,6 +174,7 @@ def test_a_bind_ack_is_laid_out_as_the_text_has_it() -> None:
     # What an alter_context says of sizes and of the group changes nothing.
     altered = client.bind(ECHO, kind=PduType.ALTER_CONTEXT, sizes=(2048, 2048), group_id=group + 1)
     assert altered.kind is PduType.ALTER_CONTEXT_RESPONSE
+    assert struct.unpack_from("<HHIH", altered.body) == (4280, 4280, group, 0)
     client.request(2, b"abcd")
     answers = client.respond(client.call(), bytes(4200))
     assert [len(pdu.header) + len(pdu.body) > 2048 for pdu in answers] == [True]
@@ -203,7 +242,8 @@ def test_features_are_negotiated_in_the_first_bind_alone() -> None:
     assert told.result in (2, 3)
     # No effect: fragments of calls are not taken out of order as with multiplexing.
     client.request(2, b"ab", flags=PduFlag.FIRST)
-    assert status_of(client.request(3, b"cd", flags=PduFlag.LAST)) == PROTOCOL_ERROR
+    (fault,) = client.request(3, b"cd", flags=PduFlag.LAST)
+    assert (status_of([fault]), fault.call_id) == (PROTOCOL_ERROR, 2), "of the call that is broken"
 
 
 @pytest.mark.spec("RP-RPCE-2.2.2.13.1-01", "RP-RPCE-2.2.2.13.3-01", "RP-RPCE-2.2.2.13-03")
@@ -225,6 +265,17 @@ def test_a_verification_trailer_agrees_with_its_request() -> None:
 
     last, must = 0x4000, 0x8000
     assert agrees((3 | last, header2()))
+    wrong = (3 | last, header2(2, *head[1:]))
+    for gap in (b"", bytes(4), b"junk"):
+        assert not agrees(wrong, gap=gap)
+        assert not agrees(wrong, gap=gap + b"x" + magic[:7])
+        assert not agrees(wrong, gap=gap + magic[4:] + magic[:4])
+    for size in (1, 2, 3, 5, 7):
+        # It is none that does not begin at a multiple of four: whatever follows is passed over.
+        assert agrees(wrong, gap=bytes(size))
+        # Nor does what looks like one hide the one that does.
+        assert not agrees(wrong, gap=bytes(size) + magic + bytes(-size % 4))
+        assert agrees((3 | last, header2()), gap=bytes(size) + magic + bytes(-size % 4))
     assert agrees((3 | last | must, header2()))
     for k, other in enumerate((2, b"\0\0\0\0", 8, 0, 4)):
         changed = [*head]
@@ -330,7 +381,7 @@ def test_a_context_is_named_in_answers_and_used_when_it_is_complete() -> None:
     assert client.events == []
 
 
-@pytest.mark.spec("RP-RPCE-2.2.2.10-01")
+@pytest.mark.spec("RP-RPCE-2.2.2.10-01", "RP-RPCE-2.2.2.10-02")
 def test_padding_of_an_auth3_may_be_anything() -> None:
     assert int(PduType.AUTH3) == 16
     for padding in (bytes(4), b"\xff" * 4, b"abcd"):
@@ -356,6 +407,11 @@ def test_a_signature_covers_header_body_padding_and_trailer() -> None:
         who = client.logged_on()
         assert client.send(request(client, who, b"abcd", pad)) == []
         assert client.call().stub == b"abcd", "without its padding"
+    # A reserved byte that is not 0 is signed like the others, and says nothing.
+    client = bound()
+    who = client.logged_on()
+    assert client.send(request(client, who, b"abcd", 4, reserved=b"\x7f")) == []
+    assert client.call().stub == b"abcd"
     size = len(request(client, who, b"abcd", 4))
     changed = {
         "flags": 3,

@@ -3,6 +3,7 @@
 The codes are those of Samba's PDU tests, which were verified against Windows.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import pytest
@@ -11,27 +12,32 @@ from qm.rpc.association.calls import IncomingCall
 from qm.rpc.pdu.call import parse_fault, request_head
 from qm.rpc.pdu.codes import AuthLevel, AuthType, PduFlag, PduType
 from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_pdu, write_trailer
+from qm.rpc.security.accounts import Account
 from qm.rpc.security.ntlm import NtlmClient
+from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.security.provider import Buffers, Provider
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.security.spnego import SpnegoClient
+from qm.security.sid import sid_from_text
 from tests.unit.rpc.dialogue import ECHO, WHOLE, Client, served, status_of
 from tests.unit.rpc.test_security import FILETIME, TARGET, World, counting
 
 NTLM: Final = int(AuthType.NTLM)
 ACCESS_DENIED, SECURITY_PACKAGE, PROTOCOL_ERROR = 5, 0x721, 0x1C01000B
+SIDS: Final = (("alice", "S-1-5-21-1-2-3-1001"), ("bob", "S-1-5-21-1-2-3-1002"))
 
 
-def logon(password: str = "S3cret!") -> NtlmClient:
-    return NtlmClient("alice", password, "", counting())
+def logon(password: str = "S3cret!", name: str = "alice") -> NtlmClient:
+    return NtlmClient(name, password, "", counting())
 
 
 class Secured(Client):
     """A client that logs on."""
 
-    def __init__(self) -> None:
-        offered = OfferedProviders(lambda: TARGET, World().logons, counting(), lambda: FILETIME)
-        super().__init__(served(providers=offered))
+    def __init__(self, accounts: Sequence[Account] = (), **offers: object) -> None:
+        logons = World(*accounts).logons
+        offered = OfferedProviders(lambda: TARGET, logons, counting(), lambda: FILETIME)
+        super().__init__(served(providers=offered, **offers))
 
     def leg(
         self,
@@ -50,9 +56,11 @@ class Secured(Client):
         header = write_header(PduType.AUTH3, WHOLE, 1, length, len(token))
         return self.send(header + bytes(4) + head + token)
 
-    def logged_on(self, number: int = 1, level: int = AuthLevel.INTEGRITY) -> NtlmClient:
+    def logged_on(
+        self, number: int = 1, level: int = AuthLevel.INTEGRITY, name: str = "alice"
+    ) -> NtlmClient:
         """Log on beside what there is."""
-        client = logon()
+        client = logon(name=name)
         answer = self.leg(client.step(b""), number, level=level)
         assert answer.trailer is not None
         self.leg(client.step(answer.trailer.token), number, level=level)
@@ -93,12 +101,74 @@ def test_two_contexts_log_on_one_beside_the_other() -> None:
         client.respond(call, b"")
 
 
+@pytest.mark.spec("RP-RPCE-2.2.1.1.8-03")
+@pytest.mark.parametrize("least", [AuthLevel.PACKET, AuthLevel.INTEGRITY, AuthLevel.PRIVACY])
+def test_a_context_below_the_level_of_an_interface_reaches_no_method(least: AuthLevel) -> None:
+    for level in (AuthLevel.CONNECT, AuthLevel.PACKET, AuthLevel.INTEGRITY):
+        client = Secured(levels={ECHO.syntax.uuid: least})
+        client.bound()
+        who = client.logged_on(level=level)
+        answers = client.signed(who, b"abcd", flags=WHOLE, level=level)
+        if level >= least:
+            assert client.call().stub == b"abcd"
+        else:
+            assert status_of(answers) == ACCESS_DENIED
+            assert client.events == []
+
+
+@pytest.mark.spec("RP-RPCE-3.3.3.4.3-01", "RP-RPCE-3.3.1.5.4-01")
+def test_a_call_is_of_whoever_logged_on_in_its_context() -> None:
+    accounts = [Account(name, nt_hash("S3cret!"), (sid_from_text(sid),)) for name, sid in SIDS]
+    client = Secured(accounts)
+    client.bound()
+    who = {number: client.logged_on(number, name=name) for number, (name, _) in enumerate(SIDS, 1)}
+    for number in (2, 1, 2, 1):
+        assert client.signed(who[number], b"abcd", flags=WHOLE, named=number) == []
+        call = client.call()
+        name, sid = SIDS[number - 1]
+        assert (call.identity.name, call.identity.sids[0]) == (name, sid_from_text(sid))
+        client.respond(call, b"")
+    client.request(9)
+    assert not client.call().identity.is_authenticated
+
+
+@pytest.mark.spec("RP-RPCE-3.3.3.5.3-01")
+@pytest.mark.parametrize("auth_type", [14, 16, 68, 255])
+def test_an_unknown_provider_disturbs_no_context(auth_type: int) -> None:
+    client = bound()
+    who, waiting = client.logged_on(), logon()
+    answer = client.leg(waiting.step(b""), 3)
+    assert status_of([client.leg(b"token", 2, auth_type=auth_type)]) == ACCESS_DENIED
+    assert client.signed(who, b"abcd", flags=WHOLE) == []
+    call = client.call()
+    assert (call.stub, call.identity.name) == (b"abcd", "alice")
+    client.respond(call, b"")
+    # Neither one that is not complete.
+    assert answer.trailer is not None
+    client.leg(waiting.step(answer.trailer.token), 3)
+    assert client.signed(waiting, b"efgh", flags=WHOLE, named=3) == []
+    assert client.call().stub == b"efgh"
+
+
 @pytest.mark.spec("RP-RPCE-2.2.1.1.8-02")
 def test_level_call_counts_as_packet() -> None:
     client = bound()
     logged_on = client.logged_on(level=AuthLevel.CALL)
     assert client.signed(logged_on, b"abcd", flags=WHOLE, level=AuthLevel.CALL) == []
-    assert client.call().security is not None
+    call = client.call()
+    assert call.security is not None
+    # As at level 4: what is answered is signed, and what is not signed is refused.
+    (answer,) = client.respond(call, b"abcd")
+    assert answer.trailer is not None
+    assert (answer.trailer.level, len(answer.trailer.token)) == (AuthLevel.PACKET, 16)
+    other = bound()
+    other.logged_on(level=AuthLevel.CALL)
+    stranger = bound().logged_on(level=AuthLevel.CALL)
+    stranger._keys().sign(b"one more than was sent")
+    assert status_of(other.signed(stranger, b"abcd", flags=WHOLE, level=AuthLevel.CALL)) == (
+        SECURITY_PACKAGE
+    )
+    assert other.events == []
     low = client.logged_on(2, AuthLevel.CONNECT)
     assert low.is_done
     raw = write_pdu(
@@ -159,7 +229,7 @@ def test_auth3_that_cannot_be_a_last_leg_is_answered() -> None:
     assert (client.connection.is_closing, done.connection.is_closing) == (True, True)
 
 
-@pytest.mark.spec("RP-RPCE-2.2.2.10-03")
+@pytest.mark.spec("RP-RPCE-2.2.2.10-03", "RP-RPCE-2.2.2.10-02")
 def test_after_a_failed_auth3_no_request_is_taken() -> None:
     client, mine = bound(), logon("wrong")
     answer = client.leg(mine.step(b""))
