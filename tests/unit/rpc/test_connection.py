@@ -46,7 +46,8 @@ def test_a_bind_is_answered_with_sizes_group_port_and_results() -> None:
     client = Client()
     ack = client.bound(ECHO, LOCKED)
     assert (ack.fragment_max, ack.address) == (5840, "2103")
-    assert ack.group_id != 0
+    numbers = {Client(client.offered).bound(ECHO).group_id for _ in range(5)}
+    assert len({ack.group_id, *numbers} - {0}) == 6
     assert [one.result for one in ack.answers] == [0, 0]
 
 
@@ -132,6 +133,12 @@ def test_fragments_of_one_call_are_put_together() -> None:
     assert client.call().stub == b"abcdefghi"
     assert status_of(client.request(9, b"x", flags=0)) == 0x1C01000B
     assert client.connection.is_closing
+    for flags in (0, PduFlag.LAST):
+        late = Client()
+        late.bound()
+        assert status_of(late.request(9, b"x", flags=flags)) == 0x1C01000B
+        assert late.connection.is_closing
+        assert late.events == []
     other = Client()
     other.bound()
     other.request(2, flags=PduFlag.FIRST)
@@ -206,6 +213,7 @@ def test_a_call_below_its_level_never_reaches_the_method() -> None:
 def test_calls_in_progress_are_limited() -> None:
     client = Client()
     client.bound()
+    assert CALLS_PER_CONNECTION_MAX == 64
     for number in range(CALLS_PER_CONNECTION_MAX):
         assert client.request(2 + number) == []
     assert status_of(client.request(1000)) == 0x1C010014
@@ -351,6 +359,13 @@ def test_big_endian_clients_are_read_and_answered_in_little_endian() -> None:
     call = client.call()
     assert (call.opnum, call.order, call.stub) == (2, ">", b"\0\0\0\x07")
     assert call.object_uuid == swapped_uuid(bytes(range(16)))
+    (answer,) = client.respond(call, b"abcd")
+    assert answer.header[4:8] == b"\x10\0\0\0"
+    assert answer.header[12:16] == struct.pack("<I", 10)
+    assert stub_of([answer]) == b"abcd"
+    body = struct.pack(">IHH", 0, 4, 99)
+    (fault,) = client.send(struct.pack(">4B4sHHI", 5, 0, 0, 3, bytes(4), 24, 0, 11) + body)
+    assert (fault.header[4:8], fault.call_id) == (b"\x10\0\0\0", 11)
 
 
 @pytest.mark.spec(
@@ -367,6 +382,11 @@ def test_another_version_is_refused_as_in_the_vector() -> None:
     client.connection.receive(bytes(raw))
     assert client.connection.take_output() == vector("pdu_bind_nak")
     assert client.connection.is_closing
+    for refused in (b"", raw[16:24] + bytes(4)):
+        nak = Client().send(write_pdu(PduType.BIND, WHOLE, 0x01020304, bytes(refused)))[0]
+        assert (nak.kind, nak.flags, nak.call_id) == (PduType.BIND_NAK, WHOLE, 0x01020304)
+        assert nak.header[4:12] == b"\x10\0\0\0" + struct.pack("<HH", 24, 0)
+        assert nak.body[:5] == b"\0\0\1\5\0"
 
 
 @pytest.mark.spec("RP-RPCE-2.2.1.1.7-02", "RP-RPCE-3.3.3.5.3-01")
@@ -395,6 +415,9 @@ def test_a_provider_that_is_not_offered_is_refused() -> None:
         struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\0\0\0", 5841, 0, 2),
         struct.pack("<4B4sHHI", 5, 0, 99, 3, b"\x10\0\0\0", 16, 0, 2),
         struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\0\0\0", 24, 1, 2) + bytes(8),
+        struct.pack("<4B4sHHI", 5, 0, 18, 3, b"\x10\0\0\0", 24, 1, 2) + bytes(8),
+        struct.pack("<4B4sHHI", 5, 0, 18, 3, b"\x10\0\0\0", 24, 9, 2) + bytes(8),
+        struct.pack("<4B4sHHI", 5, 0, 18, 3, b"\x10\0\0\0", 24, 0xFFFF, 2) + bytes(8),
         struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\0\0\0", 33, 1, 2)
         + bytes(8) + b"\x0a\x06\x09\0\0\0\0\0\0",
         struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\x01\0\0", 16, 0, 2),

@@ -147,6 +147,13 @@ def test_handles_are_shared_by_the_connections_of_an_association_and_no_others()
     assert unknown.value.status == 0x1C00001A
     refused = Client(first.offered).bind(group_id=number + 77)
     assert (refused.kind, refused.body[:2]) == (PduType.BIND_NAK, b"\0\0")
+    # As long as one of them is there.
+    first.connection.close()
+    assert held.run_downs == 0
+    assert second.connection.association is made
+    assert made.find(ECHO, handle) is held
+    second.connection.close()
+    assert held.run_downs == 1
 
 
 @pytest.mark.spec("RP-RPCE-2.2.2.5-01")
@@ -231,6 +238,26 @@ def test_fragments_of_a_call_have_its_number(call_id: int, context_id: int, opnu
     else:
         assert status_of(answers) == 0x1C01000B
         assert client.connection.is_closing
+
+
+@pytest.mark.spec("RP-RPCE-3.3.3.5.4-01")
+def test_a_stub_may_have_four_mebibytes_and_sixty_four_kibibytes() -> None:
+    most = 4 * 1024 * 1024 + 64 * 1024
+    client = Client()
+    client.bound()
+    for number, more in ((2, b""), (3, b"x")):
+        answers = client.request(number, bytes(4096), flags=PduFlag.FIRST)
+        for _ in range(most // 4096 - 2):
+            answers += client.request(number, bytes(4096), flags=0)
+        answers += client.request(number, bytes(4096), flags=0 if more else PduFlag.LAST)
+        assert answers == []
+        if more:
+            assert status_of(client.request(number, more, flags=PduFlag.LAST)) == 5
+            assert client.events == []
+        else:
+            call = client.call()
+            assert len(call.stub) == most
+            client.respond(call, b"")
 
 
 @pytest.mark.spec("RP-RPCE-3.3.3.5.6-01")

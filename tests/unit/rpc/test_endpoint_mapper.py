@@ -88,7 +88,9 @@ def test_ept_map_judges_interface_protocol_and_version() -> None:
     tower = found.towers.items[0]
     assert tower is not None
     assert tower.octets[30:46] != ndr64[:16]
-    for at, new in ((5, b"\0"), (25, b"\1"), (21, b"\2"), (54, b"\x0a"), (61, b"\x1f")):
+    # Another interface, a newer one, another major version; UDP, named pipes, HTTP.
+    others = ((54, b"\x0a"), (61, b"\x08"), (61, b"\x0f"), (61, b"\x1f"))
+    for at, new in ((5, b"\0"), (25, b"\1"), (21, b"\2"), *others):
         missed = mapper().map(CALL, changed(at, new))
         assert (missed.count, missed.towers.items, missed.status) == (0, [], NOT_REGISTERED), at
 
@@ -99,8 +101,14 @@ def test_a_tower_has_five_floors() -> None:
     assert len(tower) == 75
     assert tower[:4] == b"\5\0\x13\0"
     assert tower[-16:] == b"\1\0\x07\2\0\x08\x39\1\0\x09\4\0\xc0\0\2\x4d"
-    six = mapper().map(CALL, changed(0, b"\6\0"))
-    assert six.status == NOT_REGISTERED
+    read = bytes.fromhex("dd34911a397bba45ad8844d01ca47f28")
+    assert tower[4:27] == b"\x0d" + read + b"\1\0" + b"\2\0" + b"\0\0"
+    ndr20 = bytes.fromhex("045d888aeb1cc9119fe808002b104860")
+    assert tower[27:52] == b"\x13\0\x0d" + ndr20 + b"\2\0" + b"\2\0" + b"\0\0"
+    assert tower[52:59] == b"\1\0\x0b\2\0\0\0"
+    for count in (0, 1, 4, 6, 7, 0xFFFF):
+        found = mapper().map(CALL, changed(0, struct.pack("<H", count)))
+        assert (found.count, found.status) == (0, NOT_REGISTERED), count
     with pytest.raises(Fault):
         mapper().map(CALL, MapIn(None, Tower(10, tower[:10]), NIL, 4))
 
@@ -114,6 +122,10 @@ def test_ept_map_refuses_what_is_out_of_bounds() -> None:
         with pytest.raises(Fault) as caught:
             mapper().map(CALL, bad)
         assert caught.value.status == 0x6F7
+    given = asked().tower
+    assert given is not None
+    longest = MapIn(None, Tower(2000, given.octets.ljust(2000, b"\0")), NIL, 4)
+    assert (mapper().map(CALL, longest).count, mapper().map(CALL, longest).status) == (1, 0)
     raw = vector("epm_ept_map_request")
     with pytest.raises(BadStub):
         MAPPER.operations[3].takes.unmarshal(raw[:-4] + struct.pack("<I", 501))
@@ -161,12 +173,14 @@ def test_a_search_belongs_to_its_association_until_it_is_freed() -> None:
 )
 def test_mgmt_tells_what_is_served() -> None:
     mgmt = Mgmt(lambda: [READ, MGMT], "HOST/quorate")
-    ids = mgmt.interfaces(CALL, Nothing())
+    newer = Interface("newer", interface_syntax("12345678-1234-abcd-ef00-0123456789ab", 3, 7), {})
+    ids = Mgmt(lambda: [READ, newer]).interfaces(CALL, Nothing())
     raw = MGMT.operations[0].gives.marshal(ids)
     assert MGMT.operations[0].gives.unmarshal(raw)[0] == ids
     assert struct.unpack_from("<III", raw, 0)[1:] == (2, 2)
     assert ids.vector is not None
-    assert Syntax(ids.vector.ids[0].uuid, 1) == READ.syntax  # type: ignore[union-attr]
+    listed = [Syntax(one.uuid, one.major, one.minor) for one in ids.vector.ids if one is not None]
+    assert listed == [READ.syntax, newer.syntax]
     listening = MGMT.operations[2].gives.marshal(mgmt.is_listening(CALL, Nothing()))
     assert listening == struct.pack("<II", 0, 1)
     assert MGMT.operations[3].gives.marshal(mgmt.stop_listening(CALL, Nothing())) == b"\5\0\0\0"

@@ -7,6 +7,7 @@ import pytest
 from qm.rpc.interface import Fault
 from qm.rpc.limits import BIND_TIMEOUT_S
 from qm.rpc.mgmt import MGMT
+from qm.rpc.ndr.types import Nothing
 from tests.unit.rpc.test_server import PROBE, World, in_world
 
 
@@ -40,6 +41,7 @@ def test_who_does_not_bind_in_time_is_sent_away() -> None:
         now = asyncio.get_running_loop().time()
         for one in list(connections):
             one.expire(now + BIND_TIMEOUT_S - 1)
+        assert (await bound.call(MGMT, 2, Nothing())).is_listening == 1
         assert len(connections) == 2
         for one in list(connections):
             one.expire(now + BIND_TIMEOUT_S + 1)

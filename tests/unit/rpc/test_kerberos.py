@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.streams import BadStub, Reader, Writer
 from qm.rpc.pdu.codes import AuthLevel, AuthType
 from qm.rpc.security import der
 from qm.rpc.security.accounts import Account, Logons
 from qm.rpc.security.kerberos import KerberosAcceptor, KerberosClient, KerberosMissing, Keytab
 from qm.rpc.security.ntlm import NtlmTarget
-from qm.rpc.security.pac import sids_of_logon
+from qm.rpc.security.pac import _INFO, _Group, sids_of_logon
 from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, Buffers, SecurityRefused
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.security.spnego import OID_KERBEROS, OID_KERBEROS_MS, OID_NTLM, SpnegoAcceptor
@@ -152,6 +152,25 @@ def test_sids_of_a_ticket_are_the_users_and_its_groups() -> None:
         f"{DOMAIN}-1105",
         "S-1-18-1",
     ]
+    # With groups of the resource's domain, of which that controller sent none.
+    reader, read = Reader(LOGON_INFO[16:]), list[Any]()
+    assert reader.u32()
+    reader.defer(_INFO, read.append)
+    reader.flush()
+    (info,) = read
+    info.resource_domain = sid_from_text("S-1-5-21-7-8-9")
+    info.resources, info.resource_count = [_Group(1200, 7), _Group(1201, 7)], 2
+    writer = Writer()
+    writer.point(_INFO, info)
+    writer.flush()
+    assert list(map(sid_text, sids_of_logon(LOGON_INFO[:16] + writer.raw))) == [
+        f"{DOMAIN}-1103",
+        f"{DOMAIN}-513",
+        f"{DOMAIN}-1105",
+        "S-1-5-21-7-8-9-1200",
+        "S-1-5-21-7-8-9-1201",
+        "S-1-18-1",
+    ]
 
 
 def test_a_logon_info_that_was_altered_is_refused_or_read_within_its_bounds() -> None:
@@ -200,8 +219,12 @@ def test_signing_alone_needs_no_sealing(monkeypatch: pytest.MonkeyPatch) -> None
     body, token = one.protect(AuthLevel.INTEGRITY, parts, signs_header=True)
     assert (body, token) == (b"body", b"%028d" % 15)
     assert one.unprotect(AuthLevel.INTEGRITY, parts, token, signs_header=True) == b"body"
-    with pytest.raises(SecurityRefused, match="signature"):
-        one.unprotect(AuthLevel.INTEGRITY, parts, token, signs_header=False)
+    body, bare = one.protect(AuthLevel.INTEGRITY, parts, signs_header=False)
+    assert (body, bare) == (b"body", b"%028d" % 4), "the body alone"
+    assert one.unprotect(AuthLevel.INTEGRITY, parts, bare, signs_header=False) == b"body"
+    for other, signs_header in ((token, False), (bare, True)):
+        with pytest.raises(SecurityRefused, match="signature"):
+            one.unprotect(AuthLevel.INTEGRITY, parts, other, signs_header=signs_header)
     with pytest.raises(SecurityRefused, match="29 bytes"):
         one.unprotect(AuthLevel.INTEGRITY, parts, token + b"0", signs_header=True)
     with pytest.raises(SecurityRefused, match="expired"):

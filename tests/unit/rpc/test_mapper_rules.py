@@ -6,10 +6,21 @@ from typing import Any
 import pytest
 
 from qm.node.config import schema
-from qm.rpc.endpoint_mapper import MAPPER, HandleOnly, LookupIn, parse_tower
+from qm.rpc.endpoint_mapper import (
+    MAPPER,
+    EndpointMapper,
+    HandleOnly,
+    LookupIn,
+    MapIn,
+    Registration,
+    parse_tower,
+    tower_of,
+)
+from qm.rpc.interface import Interface, interface_syntax
 from qm.rpc.mgmt import MGMT, Mgmt, NameIn, StatisticsIn
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import NIL, Nothing
+from qm.rpc.pdu.bind import Syntax
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_read.interface import REMOTE_READ
@@ -31,6 +42,32 @@ def test_the_asked_port_and_address_do_not_matter(at: int, new: bytes) -> None:
     assert tower is not None
     assert tower.octets[64:66] == (2105).to_bytes(2, "big")
     assert tower.octets[71:75] == bytes((192, 0, 2, 10))
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.5-11")
+def test_an_older_revision_of_an_interface_is_served_by_the_newer_one() -> None:
+    served = Interface("newer", interface_syntax("12345678-1234-abcd-ef00-0123456789ab", 2, 3), {})
+    mapper = EndpointMapper(lambda: [Registration(MGMT, 2105), Registration(served, 2105)])
+    for major, minor, is_served in (
+        *((2, minor, minor <= 3) for minor in (0, 1, 2, 3, 4, 0xFFFF)),
+        *((major, 0, False) for major in (0, 1, 3)),
+    ):
+        tower = tower_of(Syntax(served.syntax.uuid, major, minor), 0, "0.0.0.0")
+        found = mapper.map(CALL, MapIn(None, tower, NIL, 4))
+        assert found.count == is_served, (major, minor)
+        for one in found.towers.items:
+            assert one is not None
+            assert parse_tower(one.octets) == served.syntax
+
+
+@pytest.mark.spec("RP-C706-O-01", "RP-RPCE-2.2.1.3-01")
+def test_the_interfaces_of_every_port_have_their_numbers() -> None:
+    mapper = bytes.fromhex("0883afe11f5dc91191a408002b14a0fa")
+    assert (MAPPER.syntax.uuid, MAPPER.syntax.major, MAPPER.syntax.minor) == (mapper, 3, 0)
+    names = {number: one.name for number, one in MAPPER.operations.items()}
+    assert (names[2], names[3], names[4]) == ("lookup", "map", "free")
+    mgmt = bytes.fromhex("80bda8af8a7dc911bef408002b102989")
+    assert (MGMT.syntax.uuid, MGMT.syntax.major, MGMT.syntax.minor) == (mgmt, 1, 0)
 
 
 @pytest.mark.spec("RP-RPCE-2.2.1.2.5-06")
@@ -59,6 +96,11 @@ def test_a_lookup_gives_all_in_portions_of_500_at_most() -> None:
     found = mapper().lookup(CALL, LookupIn(0, None, None, 500, NIL, 500))
     assert (found.count, found.handle, found.status) == (2, NIL, 0)
     assert gives.unmarshal(gives.marshal(found))[0] == found
+    towers = [one.tower.octets for one in found.entries.items if one.tower is not None]
+    assert [parse_tower(one) for one in towers] == [READ.syntax, MGMT.syntax]
+    for tower in towers:
+        assert tower[64:66] == (2105).to_bytes(2, "big")
+        assert tower[71:75] == bytes((192, 0, 2, 10))
     raw = takes.marshal(LookupIn(0, None, None, 1, NIL, 500))
     assert takes.unmarshal(raw)[0] == LookupIn(0, None, None, 1, NIL, 500)
     with pytest.raises(BadStub):
@@ -84,9 +126,12 @@ def test_mgmt_counts_names_and_goes_on() -> None:
         found = mgmt.statistics(CALL, StatisticsIn(asked))
         raw = MGMT.operations[1].gives.marshal(found)
         assert raw == struct.pack("<II", given, given) + bytes(4 * given) + bytes(4)
-    assert mgmt.principal_name(CALL, NameIn(10, 100)).name.text == "HOST/quorate"
-    unknown = mgmt.principal_name(CALL, NameIn(68, 100))
-    assert (unknown.name.text, unknown.status) == ("", 1747)  # RPC_S_UNKNOWN_AUTHN_SERVICE
+    for number in (9, 10, 16):
+        named = mgmt.principal_name(CALL, NameIn(number, 100))
+        assert (named.name.text, named.status) == ("HOST/quorate", 0)
+    for number in (0, 1, 14, 68, 255):
+        unknown = mgmt.principal_name(CALL, NameIn(number, 100))
+        assert (unknown.name.text, unknown.status) == ("", 1747)  # RPC_S_UNKNOWN_AUTHN_SERVICE
     for call in (CALL, None):
         caller: Any = call
         assert mgmt.stop_listening(caller, Nothing()).status == 5

@@ -1,6 +1,7 @@
 """NDR 2.0: alignment, pointers and their targets, arrays, unions, and what is refused."""
 
 import struct
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from qm.rpc.ndr.types import (
     Type,
     Union,
     Unique,
+    Varying,
     VaryingArray,
     WideString,
 )
@@ -79,6 +81,19 @@ def test_counts_must_agree_with_what_they_describe() -> None:
     assert CORRELATED.marshal(good) == vector("ndr_correlation_ok")
     with pytest.raises(BadStub):
         CORRELATED.unmarshal(vector("ndr_correlation_bad"))
+    # Inside a structure, and behind a pointer, whose target comes late.
+    fields: dict[str, Type[Any]] = {"size": U32, "items": Unique(Array(U16))}
+    for kind, head in (
+        (Structure(Correlated, fields, lambda it: it.size == len(it.items)), b""),
+        (Unique(Structure(Correlated, fields, lambda it: it.size == len(it.items))), b"\1\0\0\0"),
+    ):
+        for size, is_right in ((0, False), (2, False), (3, True), (4, False)):
+            raw = head + struct.pack("<III3H", size, 7, 3, 1, 2, 3)
+            if is_right:
+                assert one(kind).unmarshal(raw)[0].value == Correlated(3, [1, 2, 3])
+            else:
+                with pytest.raises(BadStub, match="disagree"):
+                    one(kind).unmarshal(raw)
 
 
 class Text(msgspec.Struct):
@@ -195,6 +210,11 @@ def test_a_trailing_conformant_array_counts_before_the_structure() -> None:
     room = one(VaryingArray(U8))
     with pytest.raises(BadStub):
         room.unmarshal(struct.pack("<III", 2, 0, 3) + b"abc")
+    full = room.unmarshal(struct.pack("<III", 3, 0, 3) + b"abc")[0]
+    assert full.value == Varying(3, [*b"abc"])
+    for offset, actual in ((1, 3), (3, 1), (4, 0), (0xFFFFFFFF, 1)):
+        with pytest.raises(BadStub):
+            room.unmarshal(struct.pack("<III", 3, offset, actual) + b"abc")
 
 
 @pytest.mark.spec("RP-RPCE-2.2.4.14-01", "RP-RPCE-3.1.3.5.1-01", "RP-OUR-limits-04")
@@ -206,6 +226,28 @@ def test_ranges_counts_and_nesting_are_bounded_before_anything_is_made() -> None
             one(Array(GUID)).unmarshal(struct.pack("<I", bad) + bytes(40))
         with pytest.raises(BadStub):
             one(BYTES).unmarshal(struct.pack("<I", bad) + b"ab")
+
+    class Counted(Type[int]):
+        size_min = 8
+
+        def __init__(self) -> None:
+            self.reads = 0
+
+        def read(self, reader: Reader) -> int:
+            self.reads += 1
+            return int.from_bytes(reader.take(8), "little")
+
+    for head, make in (
+        (struct.pack("<I", 4), Array),
+        (struct.pack("<III", 4, 0, 4), VaryingArray),
+        (struct.pack("<I", 4), lambda counted: Structure(One, {"value": Array(counted)})),
+    ):
+        element = Counted()
+        with pytest.raises(BadStub):
+            one(make(element)).unmarshal(head + bytes(31))
+        assert element.reads == 0, "the count alone tells"
+        one(make(element)).unmarshal(head + bytes(32))
+        assert element.reads == 4
 
     class Chain(Type[object]):
         alignment = 4
@@ -224,6 +266,7 @@ def test_ranges_counts_and_nesting_are_bounded_before_anything_is_made() -> None
 def test_a_context_handle_is_twenty_bytes() -> None:
     raw = one(HANDLE).marshal(One(NIL))
     assert raw == bytes(20)
+    assert one(HANDLE).marshal(One(bytes(range(16)))) == bytes(4) + bytes(range(16))
     assert one(HANDLE).unmarshal(bytes(4) + bytes(range(16)))[0].value == bytes(range(16))
 
 

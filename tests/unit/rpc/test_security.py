@@ -83,6 +83,21 @@ def test_the_example_of_the_text_is_recomputed() -> None:
     wanted = fields("ntlm_v2_authenticate")["fields"]
     message = parse_authenticate(vector("ntlm_v2_authenticate"))
     assert (message.user, message.domain) == ("User", "Domain")
+    assert message.flags == 0xE2888235
+    raw = vector("ntlm_v2_authenticate")
+    for at, text in ((28, "Domain"), (36, "User"), (44, "COMPUTER")):
+        length, _, begin = struct.unpack_from("<HHI", raw, at)
+        assert raw[begin : begin + length].decode("utf-16-le") == text
+    with_mic = fields("ntlm_mic_authenticate")["fields"]
+    assert parse_authenticate(vector("ntlm_mic_authenticate")).mic.hex() == with_mic["MIC"]
+    written = write_authenticate(0x01020304, b"nt", "D", "U", bytes(range(16)))
+    for at, content in ((12, bytes(24)), (20, b"nt"), (28, b"D\0"), (36, b"U\0"), (44, b"")):
+        length, most, begin = struct.unpack_from("<HHI", written, at)
+        assert (length, written[begin : begin + length]) == (most, content)
+    length, _, begin = struct.unpack_from("<HHI", written, 52)
+    assert written[begin : begin + length] == bytes(range(16))
+    assert written[60:72] == b"\4\3\2\1" + bytes.fromhex("0a00614a0000000f")
+    assert written[72:88] == bytes(16)
     key = response_key(nt_hash("Password"), "User", "Domain")
     assert key.hex() == wanted["NTOWFv2"]
     proof, blob = message.nt_response[:16], message.nt_response[16:]
@@ -124,6 +139,20 @@ def test_the_sealed_request_of_the_guide_is_read() -> None:
     plain = keys.unseal(raw[24:-24])
     assert plain.hex() == given["plain_body"]
     keys.verify(raw[:24] + plain + raw[-24:-16], raw[-16:])
+    # A provider puts the parts in this order, and takes the body alone for sealed.
+    acceptor = World().ntlm()
+    acceptor.keys = SessionKeys(
+        bytes.fromhex(given["ExportedSessionKey"]), 0xE2888235, is_server=True
+    )
+    buffers = Buffers(raw[:24], raw[24:-24], raw[-24:-16])
+    assert plain == acceptor.unprotect(AuthLevel.PRIVACY, buffers, raw[-16:], signs_header=True)
+    client = NtlmClient("a", "b", "", counting())
+    client.keys = SessionKeys(
+        bytes.fromhex(given["ExportedSessionKey"]), 0xE2888235, is_server=False
+    )
+    buffers = Buffers(raw[:24], plain, raw[-24:-16])
+    sealed, token = client.protect(AuthLevel.PRIVACY, buffers, signs_header=True)
+    assert sealed + raw[-24:-16] + token == raw[24:]
 
 
 @pytest.mark.spec(

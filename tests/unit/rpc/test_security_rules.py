@@ -24,8 +24,8 @@ from qm.security.sid import ANONYMOUS, EVERYONE, sid_from_text
 from tests.unit.rpc.test_security import ALICE, FILETIME, TARGET, World, counting, exchange
 
 EXPORTED = bytes(range(16))
-SIGN = b"session key to client-to-server signing key magic constant\0"
-SEAL = b"session key to client-to-server sealing key magic constant\0"
+SIGN = b"session key to %s signing key magic constant\0"
+SEAL = b"session key to %s sealing key magic constant\0"
 MESSAGE = b"a message of two blocks, not aligned"
 FULL = 0xE2888235
 OTHERS = NtlmFlag.REQUEST_TARGET | NtlmFlag.TARGET_SERVER | NtlmFlag.TARGET_INFO | NtlmFlag.VERSION
@@ -33,16 +33,26 @@ MANDATORY = NtlmFlag.NTLM | NtlmFlag.ALWAYS_SIGN
 """[MS-NLMP 2.2.2.5]: set in every NEGOTIATE and CHALLENGE."""
 
 
-@pytest.mark.spec("RP-NLMP-3.4.5.3-01", "RP-NLMP-3.4.4.2-01", "RP-NLMP-3.4.2-01")
+@pytest.mark.spec(
+    "RP-NLMP-3.4.5.2-01", "RP-NLMP-3.4.5.3-01", "RP-NLMP-3.4.4.2-01", "RP-NLMP-3.4.2-01"
+)
+@pytest.mark.parametrize(
+    ("is_server", "direction"), [(False, b"client-to-server"), (True, b"server-to-client")]
+)
 @pytest.mark.parametrize(("bits", "size"), [(128, 16), (56, 7), (40, 5)])
 @pytest.mark.parametrize("has_exchange", [True, False])
-def test_keys_and_checksums_by_negotiated_flags(bits: int, size: int, has_exchange: bool) -> None:
+def test_keys_and_checksums_by_negotiated_flags(
+    bits: int, size: int, has_exchange: bool, is_server: bool, direction: bytes
+) -> None:
     flags = FULL & ~(NtlmFlag.KEY_128 | NtlmFlag.KEY_56 | NtlmFlag.KEY_EXCH)
     flags |= {128: NtlmFlag.KEY_128, 56: NtlmFlag.KEY_56, 40: 0}[bits]
     flags |= NtlmFlag.KEY_EXCH if has_exchange else 0
-    keys = SessionKeys(EXPORTED, flags, is_server=False)
-    sign = md5(EXPORTED + SIGN).digest()
-    cipher = ARC4.new(md5(EXPORTED[:size] + SEAL).digest())
+    keys = SessionKeys(EXPORTED, flags, is_server=is_server)
+    sign = md5(EXPORTED + SIGN % direction).digest()
+    cipher = ARC4.new(md5(EXPORTED[:size] + SEAL % direction).digest())
+    # What comes from the other side has numbers and keys of its own.
+    other = SessionKeys(EXPORTED, flags, is_server=not is_server)
+    keys.verify(MESSAGE, other.sign(MESSAGE))
     for number in range(3):
         sealed, token = keys.seal(MESSAGE, MESSAGE)
         assert sealed == cipher.encrypt(MESSAGE)
@@ -119,6 +129,28 @@ def test_a_correct_answer_of_version_1_is_refused() -> None:
         with pytest.raises(SecurityRefused):
             acceptor.step(write_authenticate(0xE28A8235, response, "", "alice", bytes(16)))
         assert not acceptor.is_done
+
+
+@pytest.mark.spec("RP-NLMP-3.2.5.1.2-01")
+def test_an_unknown_user_costs_what_a_wrong_password_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    digest, work = hmac.digest, 0
+
+    def counted(*given: object) -> bytes:
+        nonlocal work
+        work += 1
+        return digest(*given)  # type: ignore[arg-type]
+
+    off = Account("bob", nt_hash("pw"), (ALICE,), is_enabled=False)
+    world = World(Account("alice", nt_hash("S3cret!"), (ALICE,)), off)
+    spent = {}
+    monkeypatch.setattr(hmac, "digest", counted)
+    for user, domain in (("alice", ""), ("bob", ""), ("carol", ""), ("alice", "X"), ("carol", "X")):
+        work = 0
+        with pytest.raises(SecurityRefused) as refused:
+            exchange(world, user, "wrong", domain=domain)
+        spent[user, domain] = work, str(refused.value).replace(user, "?")
+    assert len(set(spent.values())) == 1, spent
+    assert spent["alice", ""][0] > 4, "the client's own, and the server's"
 
 
 @pytest.mark.spec("RP-NLMP-3.3.2-02")

@@ -229,7 +229,9 @@ def test_sealed_calls_of_any_size_come_back(kind: AuthType) -> None:
     in_world(test)
 
 
-@pytest.mark.spec("RP-RPCE-2.2.2.10-03", "RP-RPCE-5.1.1-01", "RP-RPCE-3.3.3.5.1-02")
+@pytest.mark.spec(
+    "RP-RPCE-2.2.2.10-03", "RP-RPCE-5.1.1-01", "RP-RPCE-3.3.3.5.1-02", "RP-RPCE-3.1.1.5.4-01"
+)
 def test_wrong_passwords_levels_and_crashes_are_faults() -> None:
     async def test(world: World) -> None:
         wrong = await world.bound(password="wrong")

@@ -1,5 +1,6 @@
 """Rules of the RPC ports on real sockets, each where it could be broken alone."""
 
+import asyncio
 import logging
 import struct
 
@@ -10,18 +11,24 @@ from qm.rpc.endpoint_mapper import MAPPER
 from qm.rpc.interface import Fault
 from qm.rpc.mgmt import MGMT
 from qm.rpc.ndr.types import Nothing
-from qm.rpc.pdu.bind import parse_bind_ack
+from qm.rpc.pdu.bind import NDR20, NDR64, Bind, Proposal, parse_bind_ack, write_bind
+from qm.rpc.pdu.call import parse_fault, request_head
 from qm.rpc.pdu.codes import AuthLevel, AuthType, PduType
-from qm.rpc.pdu.header import Trailer, fragment_length, parse_pdu
+from qm.rpc.pdu.header import Pdu, Trailer, fragment_length, parse_pdu, write_pdu
 from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.security.provider import Provider
 from qm.rpc.security.spnego import SpnegoAcceptor
-from tests.unit.rpc.dialogue import Client, served
+from tests.unit.rpc.dialogue import WHOLE, Client, served
 from tests.unit.rpc.test_server import PROBE, Changing, Octets, World, in_world, logon, until
 from tests.unit.rpc.vectors import vector
 
+VERIFICATION = bytes.fromhex("8ae3137102f43671")
+"""What a verification trailer begins with [MS-RPCE 2.2.2.13]."""
+LISTENING = struct.pack("<II", 0, 1)
+"""What mgmt answers to is_server_listening."""
 
-@pytest.mark.spec("RP-RPCE-2.2.1.3-01")
+
+@pytest.mark.spec("RP-RPCE-2.2.1.3-01", "RP-RPCE-2.1.1.1-01")
 def test_mgmt_is_at_every_port() -> None:
     async def test(world: World) -> None:
         for number, other in ((0, MAPPER), (1, PROBE)):
@@ -37,7 +44,7 @@ def test_mgmt_is_at_every_port() -> None:
     in_world(test)
 
 
-@pytest.mark.spec("RP-C706-12.6.4.10-04", "RP-RPCE-3.3.1.5.2.2-05")
+@pytest.mark.spec("RP-C706-12.6.4.10-04", "RP-RPCE-3.3.1.5.2.2-05", "RP-RPCE-3.3.1.5.2.2-02")
 @pytest.mark.parametrize("level", [AuthLevel.INTEGRITY, AuthLevel.PRIVACY])
 def test_answers_are_protected_like_their_calls_and_no_larger_than_the_client_takes(
     level: AuthLevel,
@@ -185,6 +192,121 @@ def test_a_verification_command_that_must_be_understood_is() -> None:
                 await client.raw_call(MGMT, 2, stub)
             assert refused.value.status == 5
         assert (await client.call(MGMT, 2, Nothing())).is_listening == 1
+
+    in_world(test)
+
+
+@pytest.mark.spec(
+    "RP-RPCE-2.2.2.13-02",
+    "RP-RPCE-2.2.2.13-03",
+    "RP-RPCE-2.2.2.13.2-01",
+    "RP-RPCE-2.2.2.13.3-01",
+    "RP-RPCE-2.2.2.13.4-01",
+)
+def test_what_a_verification_trailer_says_of_a_call_is_compared_with_it() -> None:
+    """By the bytes of a whole exchange: interface 1 of two, call 9, and no signing of headers."""
+
+    async def test(world: World) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port(1))
+
+        async def answer() -> Pdu:
+            head = await reader.readexactly(16)
+            rest = await reader.readexactly(struct.unpack_from("<H", head, 8)[0] - 16)
+            return parse_pdu(head + rest)
+
+        asked = (PROBE.syntax, MGMT.syntax)
+        proposals = tuple(Proposal(4 + k, one, (NDR20,)) for k, one in enumerate(asked))
+        bind = Bind(5840, 5840, 0, proposals)
+        writer.write(write_bind(PduType.BIND, 1, bind))
+        assert (await answer()).kind is PduType.BIND_ACK
+        mgmt, ndr20 = MGMT.syntax.raw, NDR20.raw
+        header2 = (0, b"\x10\0\0\0", 9, 5, 2)
+
+        def command(number: int, value: bytes) -> bytes:
+            return VERIFICATION + struct.pack("<HH", number | 0x4000, len(value)) + value
+
+        def head(*values: object) -> bytes:
+            return command(3, struct.pack("<B3x4sIHH", *values))
+
+        agreeing = (
+            b"",
+            b"junk" * 5,
+            bytes(3),
+            b"junk" + command(2, mgmt + ndr20),
+            command(1, b"\0\0\0\0"),
+            head(*header2),
+        )
+        disagreeing = (
+            command(1, b"\1\0\0\0"),
+            command(2, PROBE.syntax.raw + ndr20),
+            command(2, mgmt + NDR64.raw),
+            command(2, mgmt + ndr20[:-1] + b"\1"),
+            command(2, mgmt),
+            head(2, *header2[1:]),
+            head(0, bytes(4), *header2[2:]),
+            head(*header2[:2], 8, 5, 2),
+            head(*header2[:2], 9, 4, 2),
+            head(*header2[:2], 9, 5, 0),
+        )
+        for stub in (*agreeing, *disagreeing):
+            writer.write(write_pdu(PduType.REQUEST, WHOLE, 9, request_head(5, 2, 0) + stub))
+            found = await answer()
+            if stub in agreeing:
+                assert (found.kind, found.body[8:]) == (PduType.RESPONSE, LISTENING), stub
+            else:
+                assert (found.kind, parse_fault(found)) == (PduType.FAULT, 5), stub
+        writer.close()
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.2.1-01", "RP-RPCE-2.2.1.2.5-03", "RP-RPCE-2.2.4.14-01")
+def test_the_mapper_s_refusals_are_faults() -> None:
+    async def test(world: World) -> None:
+        client = await RpcClient().connect("127.0.0.1", world.port(0))
+        world.clients.append(client)
+        await client.bind(MAPPER)
+        for opnum in (0, 1, 5, 6):
+            for stub in (b"", b"\xff" * 40):
+                with pytest.raises(Fault) as refused:
+                    await client.raw_call(MAPPER, opnum, stub)
+                assert refused.value.status == 0x6D8, opnum
+        asked = vector("epm_ept_map_request")
+        for most, is_within in ((500, True), (501, False), (1 << 31, False)):
+            stub = asked[:-4] + struct.pack("<I", most)
+            if is_within:
+                answer = await client.raw_call(MAPPER, 3, stub)
+                assert struct.unpack_from("<II", answer, 20) == (0, most)
+            else:
+                with pytest.raises(Fault) as bad:
+                    await client.raw_call(MAPPER, 3, stub)
+                assert bad.value.status == 0x6F7
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-C706-12.6.4.6-01", "RP-RPCE-3.3.1.5.10-01")
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_a_call_is_told_of_its_end(is_awaited: bool) -> None:
+    async def test(world: World) -> None:
+        client = await world.bound()
+        waiting = asyncio.ensure_future(client.call(PROBE, 2, Nothing()))
+        await until(lambda: bool(world.probe.waiting))
+        (call,) = world.probe.waiting
+        kind = PduType.CO_CANCEL if is_awaited else PduType.ORPHANED
+        client._write(write_pdu(kind, WHOLE, call.request.call_id, b""))
+        await until(lambda: world.probe.ends == [is_awaited])
+        assert call.is_open is is_awaited
+        if is_awaited:
+            call.fail(0x1C00000D)
+            with pytest.raises(Fault) as cancelled:
+                await waiting
+            assert cancelled.value.status == 0x1C00000D
+        else:
+            call.answer(Octets(b"for nobody"))
+        assert (await client.call(PROBE, 1, Nothing())).octets == b"alice"
+        assert waiting.done() is is_awaited, "what nobody waits for is not sent"
+        waiting.cancel()
 
     in_world(test)
 

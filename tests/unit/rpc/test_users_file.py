@@ -38,12 +38,15 @@ def test_accounts_of_a_file_are_valid_at_once(tmp_path: Path) -> None:
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "users.toml"
     write_users(path, [ALICE])
-    path.chmod(0o640)
-    accounts = UsersFile(path)
-    assert accounts.find("alice", "") is None
-    assert "chmod 600" in accounts.problem
-    with pytest.raises(UsersFileUnusable):
-        read_users(path)
+    for mode in (0o640, 0o604, 0o644, 0o660, 0o606):
+        path.chmod(mode)
+        accounts = UsersFile(path)
+        assert accounts.find("alice", "") is None
+        assert "chmod 600" in accounts.problem
+        with pytest.raises(UsersFileUnusable):
+            read_users(path)
+    path.chmod(0o600)
+    assert UsersFile(path).find("alice", "") is not None
     path.chmod(0o600)
     path.write_text('[[user]]\nname = "a"\nnt_hash = "00"\n')
     with pytest.raises(UsersFileUnusable):

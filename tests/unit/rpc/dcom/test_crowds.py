@@ -15,7 +15,16 @@ from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
 from qm.rpc.interface import Fault
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
-from tests.unit.rpc.dcom.scripts import PEEK, RECEIVE, Program, clsid, dcom_world, iid
+from tests.unit.rpc.dcom.scripts import (
+    DENY_RECEIVE,
+    PEEK,
+    RECEIVE,
+    Program,
+    clsid,
+    dcom_world,
+    eventually,
+    iid,
+)
 
 PROGRAMS = 30
 OBJECTS = 500
@@ -63,6 +72,7 @@ def test_many_objects_are_held_and_released() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("RP-DCOM-1.7-02", "RP-DCOM-2.2.13.3-02")
 def test_other_versions_of_com_are_refused_without_harm() -> None:
     async def scenario() -> None:
         async with dcom_world() as world:
@@ -70,6 +80,8 @@ def test_other_versions_of_com_are_refused_without_harm() -> None:
             message = await program.create("MSMQMessage")
             good = program.server.this
             for this, status in (
+                (OrpcThis(bytes(16), 4, 7), Hresult.RPC_E_VERSION_MISMATCH),
+                (OrpcThis(bytes(16), 5, 8), Hresult.RPC_E_VERSION_MISMATCH),
                 (OrpcThis(bytes(16), 6, 0), Hresult.RPC_E_VERSION_MISMATCH),
                 (OrpcThis(bytes(16), flags=2), Hresult.RPC_E_INVALID_HEADER),
             ):
@@ -77,6 +89,17 @@ def test_other_versions_of_com_are_refused_without_harm() -> None:
                 with pytest.raises(Fault) as refused:
                     await message.get("Label")
                 assert refused.value.status == status
+                with pytest.raises(Fault) as refused:
+                    await program.server.query(message.ref.ipid, IID_IUNKNOWN)
+                assert refused.value.status == status
+                if status == Hresult.RPC_E_VERSION_MISMATCH:
+                    with pytest.raises(Fault) as refused:
+                        await program.create("MSMQMessage")
+                    assert refused.value.status == status
+            for minor in range(1, 8):
+                older = OrpcThis(bytes(16), 5, minor)
+                program.server.this = lambda this=older: this  # type: ignore[method-assign,misc]
+                assert await message.get("Label") == ""
             program.server.this = good  # type: ignore[method-assign]
             assert await message.get("Label") == ""
             program.close()
@@ -115,14 +138,29 @@ def test_what_a_lost_program_took_last_is_a_dead_letter_and_nothing_else_is() ->
                 await (await queue.call("Receive", ReceiveTimeout=1000)).get("Body") == "released"
             )
             await queue.release()
-            queue = await program.opened(RECEIVE)
+            queue = await program.opened(RECEIVE, share=DENY_RECEIVE)
             assert await (await queue.call("Receive", ReceiveTimeout=1000)).get("Body") == "lost"
+            other = await world.program()
+            with pytest.raises(ComError) as shared:
+                await other.opened(RECEIVE)
+            assert shared.value.status == ErrorCode.MQ_ERROR_SHARING_VIOLATION
+            other.close()
             program.close()
             dcom = node.service.windows._dcom
             assert dcom is not None
             dcom._exporter.sweep(asyncio.get_running_loop().time() + 2 * UNPINGED_MAX_S)
             assert len(dcom._exporter) == 0
             other = await world.program()
+
+            async def is_closed() -> bool:
+                try:
+                    await other.opened(RECEIVE, share=DENY_RECEIVE)
+                except ComError as error:
+                    assert error.status == ErrorCode.MQ_ERROR_SHARING_VIOLATION
+                    return False
+                return True
+
+            await eventually(is_closed)
             info = await other.create("MSMQQueueInfo")
             await info.put("FormatName", r"DIRECT=OS:QUORATE\SYSTEM$;DEADLETTER")
             dead = await info.call("Open", PEEK, 0)

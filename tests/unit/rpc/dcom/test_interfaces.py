@@ -119,7 +119,7 @@ def test_every_slot_of_every_object_has_its_member_in_python() -> None:
     assert missing == []
 
 
-@pytest.mark.spec("AC-3.1-01", "RP-DCOM-3.1.1.5.4-06", "RP-DCOM-3.1.1.5.4-03")
+@pytest.mark.spec("AC-3.1-01", "RP-DCOM-2.1-01", "RP-DCOM-3.1.1.5.4-06", "RP-DCOM-3.1.1.5.4-03")
 def test_every_interface_of_objects_can_be_bound() -> None:
     served = object_interfaces()
     for coclass in definitions().coclasses:

@@ -402,7 +402,6 @@ def test_old_clients_activate_by_plain_parameters() -> None:
     play(scenario)
 
 
-@pytest.mark.spec("RP-DCOM-3.1.2.5.2.3-01")
 @pytest.mark.spec("AC-1.9-64")
 def test_every_class_is_made_with_each_of_its_interfaces() -> None:
     async def scenario(program: Program) -> None:

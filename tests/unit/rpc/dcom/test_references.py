@@ -33,7 +33,14 @@ from qm.rpc.dcom.runtime.objref import (
     write_custom,
     write_objref,
 )
-from qm.rpc.dcom.runtime.orpc import ORPC_THAT, ORPC_THIS, Extension, Listed, OrpcThis
+from qm.rpc.dcom.runtime.orpc import (
+    ORPC_THAT,
+    ORPC_THIS,
+    POINTER,
+    Extension,
+    Listed,
+    OrpcThis,
+)
 from qm.rpc.dcom.runtime.places import Places
 from qm.rpc.dcom.runtime.properties import (
     _INSTANTIATION,
@@ -72,16 +79,30 @@ def test_bindings_list_the_ways_to_log_on(has_kerberos: bool, services: tuple[in
 # References ------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RP-DCOM-2.2.18-01", "RP-DCOM-2.2.18.2-01", "RP-DCOM-2.2.14-01")
+@pytest.mark.spec("RP-DCOM-2.2.18-01", "RP-DCOM-2.2.18.2-01")
 def test_a_reference_is_read_and_written_as_the_guide_has_it() -> None:
     raw = vector("rpc_dcom_objref_standard")
     found = parse_objref(raw)
     assert isinstance(found, Objref)
     assert found.iid == iid("IMSMQQueueInfo4")
     assert (found.oxid, found.oid) == (0x0003_0001_0000_0001, 0x0003_0000_0000_0042)
+    assert (found.flags, found.public_refs) == (0, 5)
+    assert found.ipid == raw[48:64] == bytes.fromhex("6d6c6b6a010002000003000000000004")
     assert found.resolver.addresses == ("node3.example.test", "192.0.2.13")
     assert found.resolver.services == (10, 9)
     assert write_objref(found) == raw
+
+
+@pytest.mark.spec("RP-DCOM-2.2.14-01")
+def test_an_interface_pointer_is_counted_twice() -> None:
+    one = Listed((POINTER,))
+    for data in (b"", b"MEOW!", bytes(range(64))):
+        raw = pack("<II", len(data), len(data)) + data
+        assert one.marshal([data]) == raw
+        assert one.unmarshal(raw) == ([data], len(raw))
+        for conformance, length in ((len(data) + 1, len(data)), (len(data), len(data) + 1)):
+            with pytest.raises(BadStub):
+                one.unmarshal(pack("<II", conformance, length) + data + b"more")
 
 
 @pytest.mark.spec("RP-DCOM-2.2.19.1-01", "RP-DCOM-2.2.19.1-02", "RP-DCOM-2.2.19.3-01")
@@ -183,6 +204,8 @@ def test_what_an_activation_needs() -> None:
     for count in (0, 65):
         with pytest.raises(BadProperties):
             parse_wanted(blob(instantiation(count)))
+    for count in (1, 64):
+        assert len(parse_wanted(blob(instantiation(count))).iids) == count
     assert parse_wanted(blob(instantiation(), (CLSID_INSTANCE, bytes(40)))).has_state
 
 
@@ -263,6 +286,9 @@ def test_extensions_are_read_and_an_odd_number_has_a_pointer_to_nothing() -> Non
     one = Listed((ORPC_THIS,))
     (found,), end = one.unmarshal(one.marshal([this]))
     assert found.extensions[0] == Extension(bytes(range(16)), b"hello")
+    # Room for eight bytes, the identifier, five bytes, and as many more as fill the room.
+    padded = pack("<I", 8) + bytes(range(16)) + pack("<I", 5) + b"hello\0\0\0"
+    assert one.marshal([this]).endswith(padded)
     assert end == len(one.marshal([this]))
 
 

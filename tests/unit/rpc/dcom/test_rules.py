@@ -45,7 +45,7 @@ from qm.rpc.security.ntlm import NtlmClient
 from tests.cluster.harness import run
 from tests.unit.rpc.dcom.scripts import PRIVATE, clsid, dcom_world, iid
 from tests.unit.rpc.dcom.test_automation import read, written
-from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made
+from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made, blob, instantiation
 from tests.unit.rpc.dialogue import Client, served, status_of
 from tests.unit.rpc.reading import MAPPER_PORT
 
@@ -105,7 +105,8 @@ def test_changes_of_ping_sets_by_their_numbers() -> None:
     places: Any = SimpleNamespace(owner=lambda call: ALICE, now=lambda: 0.0)
     resolver: Any = Resolver(made.exporter, places, AuthLevel.INTEGRITY)
     call = call_at(AuthLevel.INTEGRITY)
-    kept, other = made.export(Thing()), made.export(Thing())
+    things = [Thing(), Thing()]
+    kept, other = [made.export(one) for one in things]
     number, _, status = resolver.complex_ping(call, [0, 5, 2, 0, [4711, kept.oid], None])
     assert status == UNKNOWN_OBJECT
     # A lower sequence number neither adds nor removes, and says that all is well.
@@ -113,7 +114,7 @@ def test_changes_of_ping_sets_by_their_numbers() -> None:
     assert late == [number, 0, 0]
     made.exporter.ping(number, ALICE, UNPINGED_MAX_S)
     assert made.exporter.sweep(UNPINGED_MAX_S + 1) == 1
-    assert len(made.released) == 1, "the one that was not added"
+    assert made.released == things[1:], "the one that was not added"
     assert resolver.complex_ping(call, [number, 6, 0, 0, None, None]) == [number, 0, 0]
 
 
@@ -177,6 +178,11 @@ def test_a_blob_has_one_to_ten_properties(count: int) -> None:
     assert 1 <= struct.unpack_from("<I", raw, at)[0] <= 10
     with pytest.raises(BadProperties):
         parse_wanted(raw[:at] + struct.pack("<I", count) + raw[at + 4 :])
+    # So it is with as many properties as are told of.
+    others = [(bytes([k]) * 16, bytes(8)) for k in range(10)]
+    assert parse_wanted(blob(instantiation(), *others[:9])).clsid == clsid("MSMQQueue")
+    with pytest.raises(BadProperties):
+        parse_wanted(blob(instantiation(), *others) if count else blob())
 
 
 @pytest.mark.spec("RP-DCOM-2.2.22.1-02")
@@ -299,6 +305,7 @@ def test_references_are_counted_as_they_are_asked_for() -> None:
             assert (first.ipid, first.public_refs, second.ipid, second.public_refs) == (
                 second.ipid, 1, first.ipid, 3,
             )  # fmt: skip
+            assert (first.flags, second.flags, first.oid) == (0, 0, info.oid)
             for name in (
                 "c3fcc19e-a970-11d2-8b5a-00a0c9b7c9c4",  # IManagedObject
                 "00000003-0000-0000-c000-000000000046",  # IMarshal
