@@ -26,6 +26,8 @@ from qm.rpc.server.call import Call
 from qm.wire.guid import Guid
 
 STATISTICS_MAX: Final = 4
+STATISTICS_ASKED_MAX: Final = 50
+"""[MS-RPCE] 2.2.1.3.2."""
 NAME_MAX_CHARS: Final = 4_096
 UNKNOWN_AUTHENTICATION: Final = 0x0000_06D3
 """RPC_S_UNKNOWN_AUTHN_SERVICE."""
@@ -132,7 +134,7 @@ MGMT: Final = Interface(
         0: Operation("interfaces", gives=Parameters(IdsOut, {"vector": Full(_IDS), "status": U32})),
         1: Operation(
             "statistics",
-            Parameters(StatisticsIn, {"count": U32}),
+            Parameters(StatisticsIn, {"count": Ranged(U32, 0, STATISTICS_ASKED_MAX)}),
             Parameters(StatisticsOut, {"count": U32, "statistics": Array(U32), "status": U32}),
         ),
         2: Operation(

@@ -281,13 +281,13 @@ def test_late_fragments_are_ignored_for_150_calls() -> None:
 def test_a_fault_has_its_fields_where_they_belong() -> None:
     client = Client()
     client.bound()
-    added = Proposal(5, ECHO.syntax, (NDR20,))
+    added = Proposal(0x0105, ECHO.syntax, (NDR20,))
     client.send(proposed(added, kind=PduType.ALTER_CONTEXT, call_id=2))
-    client.request(3, context_id=5)
+    client.request(3, context_id=0x0105)
     client.connection.fault(client.call(), 0xC00E0003)
     (fault,) = client.answers()
     assert len(fault.header) + len(fault.body) == 32
-    assert struct.unpack("<IHBBII", fault.body) == (32, 5, 0, 0, 0xC00E0003, 0)
+    assert struct.unpack("<IHBBII", fault.body) == (32, 0x0105, 0, 0, 0xC00E0003, 0)
 
 
 @pytest.mark.spec("RP-C706-12.6.4.6-01")

@@ -8,7 +8,6 @@ import pytest
 
 from qm.rpc.endpoint_mapper import (
     MAPPER,
-    NOT_REGISTERED,
     EndpointMapper,
     HandleOnly,
     LookupIn,
@@ -27,6 +26,7 @@ from tests.unit.rpc.vectors import vector
 
 READ = Interface("RemoteRead", interface_syntax("1a9134dd-7b39-45ba-ad88-44d01ca47f28", 1), {})
 REGISTERED = [Registration(READ, 2105), Registration(MGMT, 2105)]
+NOT_REGISTERED = 0x16C9A0D6
 CALL: Any = Mock(local=("192.0.2.10", 135), association=associations().join(0, "192.0.2.9"))
 
 

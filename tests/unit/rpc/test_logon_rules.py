@@ -150,7 +150,7 @@ def test_nobody_is_authenticated_without_a_name() -> None:
         assert is_taken(acceptor, forged(acceptor, flags=flags)) is is_right
 
 
-@pytest.mark.spec("RP-NLMP-3.2.5.1.2-06")
+@pytest.mark.spec("RP-NLMP-3.2.5.1.2-06", "RP-NLMP-3.3.2-03")
 @pytest.mark.parametrize("size", [0, 1, 8, 15, 16, 17, 32])
 def test_a_key_that_is_exchanged_has_sixteen_bytes(size: int) -> None:
     acceptor = World().ntlm()
@@ -206,6 +206,10 @@ def test_every_exchange_has_a_challenge_of_its_own() -> None:
         assert len(challenge) == 8
         challenges.add(challenge)
     assert len(challenges) == 64
+    # None of its bytes says anything of another one: all 28 pairs of places differ somewhere.
+    for one, other in itertools.combinations(range(8), 2):
+        assert any(each[one] != each[other] for each in challenges)
+    assert all(len({each[place] for each in challenges}) > 16 for place in range(8))
 
 
 @pytest.mark.spec("RP-NLMP-2.2.2.5-04")

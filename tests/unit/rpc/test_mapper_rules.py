@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from qm.node.config import schema
+from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.endpoint_mapper import (
     MAPPER,
     EndpointMapper,
@@ -117,12 +118,20 @@ def test_the_mapper_is_at_port_135_unless_it_is_put_elsewhere() -> None:
 def test_interfaces_of_messages_demand_protection() -> None:
     assert REMOTE_READ.level is AuthLevel.PRIVACY
     assert QMMGMT.level >= AuthLevel.INTEGRITY
+    assert all(one.level >= AuthLevel.INTEGRITY for one in object_interfaces().values())
+    by_default = schema.RpcSection()
+    assert (by_default.level, by_default.anonymous_receive) == ("privacy", False)
 
 
 @pytest.mark.spec("RP-RPCE-2.2.1.3.2-01", "RP-RPCE-2.2.1.3.4-01", "RP-RPCE-2.2.1.3-04")
 def test_mgmt_counts_names_and_goes_on() -> None:
     mgmt = Mgmt(lambda: [READ, MGMT], "HOST/quorate")
-    for asked, given in ((0, 0), (1, 1), (4, 4), (5, 4), (0xFFFF_FFFF, 4)):
+    takes = MGMT.operations[1].takes
+    for beyond in (51, 0x7FFF_FFFF, 0xFFFF_FFFF):
+        with pytest.raises(BadStub):
+            takes.unmarshal(struct.pack("<I", beyond))
+    for asked, given in ((0, 0), (1, 1), (4, 4), (5, 4), (50, 4)):
+        assert takes.unmarshal(struct.pack("<I", asked))[0] == StatisticsIn(asked)
         found = mgmt.statistics(CALL, StatisticsIn(asked))
         raw = MGMT.operations[1].gives.marshal(found)
         assert raw == struct.pack("<II", given, given) + bytes(4 * given) + bytes(4)

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from qm.rpc.limits import CONTEXTS_PER_CONNECTION_MAX
-from qm.rpc.pdu.bind import NDR20, Answer, Bind, Proposal, Syntax, parse_bind_ack, write_bind
+from qm.rpc.pdu.bind import NDR20, NDR64, Answer, Bind, Proposal, Syntax, parse_bind_ack, write_bind
 from qm.rpc.pdu.call import request_head, verify_trailer
 from qm.rpc.pdu.codes import AuthLevel, AuthType, BindNakReason, FaultStatus, PduFlag, PduType
 from qm.rpc.pdu.header import Pdu, Trailer, parse_pdu, write_header, write_pdu, write_trailer
@@ -55,6 +55,23 @@ def verified(who: NtlmClient, pdu: Pdu) -> bytes:
 
 @pytest.mark.spec("RP-C706-12.6.3-01", "RP-RPCE-2.2.2.1-01", "RP-RPCE-2.2.2.11-01")
 def test_a_pdu_begins_with_sixteen_bytes_and_ends_with_its_token() -> None:
+    assert {one.name: int(one) for one in PduType} == {
+        "REQUEST": 0,
+        "RESPONSE": 2,
+        "FAULT": 3,
+        "BIND": 11,
+        "BIND_ACK": 12,
+        "BIND_NAK": 13,
+        "ALTER_CONTEXT": 14,
+        "ALTER_CONTEXT_RESPONSE": 15,
+        "AUTH3": 16,
+        "SHUTDOWN": 17,
+        "CO_CANCEL": 18,
+        "ORPHANED": 19,
+    }
+    assert (PduFlag.FIRST, PduFlag.LAST, PduFlag.PENDING_CANCEL) == (1, 2, 4)
+    assert (PduFlag.CONC_MPX, PduFlag.DID_NOT_EXECUTE) == (0x10, 0x20)
+    assert (PduFlag.MAYBE, PduFlag.OBJECT_UUID) == (0x40, 0x80)
     raw = write_pdu(PduType.REQUEST, 3, 0x01020304, b"body", Trailer(10, 5, 7, b"token"))
     assert raw[:4] == bytes((5, 0, 0, 3))
     assert raw[4:8] == b"\x10\0\0\0", "little-endian, ASCII, IEEE"
@@ -175,17 +192,21 @@ def test_a_bind_ack_is_laid_out_as_the_text_has_it() -> None:
     altered = client.bind(ECHO, kind=PduType.ALTER_CONTEXT, sizes=(2048, 2048), group_id=group + 1)
     assert altered.kind is PduType.ALTER_CONTEXT_RESPONSE
     assert struct.unpack_from("<HHIH", altered.body) == (4280, 4280, group, 0)
+    assert altered.body[10:16] == b"\0\0" + b"\1\0\0\0", "two bytes of padding, one result"
+    assert altered.body[16:] == bytes(4) + NDR20.uuid + struct.pack("<I", 2)
     client.request(2, b"abcd")
     answers = client.respond(client.call(), bytes(4200))
     assert [len(pdu.header) + len(pdu.body) > 2048 for pdu in answers] == [True]
 
 
-@pytest.mark.spec("RP-RPCE-2.2.4.12-01")
+@pytest.mark.spec("RP-RPCE-2.2.4.12-01", "RP-RPCE-2.2.5.1-01")
 def test_ndr_is_known_by_its_name_and_version() -> None:
     assert NDR20.raw == bytes.fromhex("045d888aeb1cc9119fe808002b104860") + b"\2\0\0\0"
     for other in (Syntax(NDR20.uuid, 1), Syntax(NDR20.uuid, 2, 1), Syntax(NDR20.uuid, 3)):
         answers = parse_bind_ack(Client().bind(transfers=(other,))).answers
         assert answers == (Answer(2, 2),), other
+    assert NDR64.raw == bytes.fromhex("33057171babe37498319b5dbef9ccc36") + b"\1\0\0\0"
+    assert parse_bind_ack(Client().bind(transfers=(NDR64,))).answers == (Answer(2, 2),)
 
 
 # Calls -------------------------------------------------------------------------------------
@@ -246,7 +267,12 @@ def test_features_are_negotiated_in_the_first_bind_alone() -> None:
     assert (status_of([fault]), fault.call_id) == (PROTOCOL_ERROR, 2), "of the call that is broken"
 
 
-@pytest.mark.spec("RP-RPCE-2.2.2.13.1-01", "RP-RPCE-2.2.2.13.3-01", "RP-RPCE-2.2.2.13-03")
+@pytest.mark.spec(
+    "RP-RPCE-2.2.2.13-01",
+    "RP-RPCE-2.2.2.13.1-01",
+    "RP-RPCE-2.2.2.13.3-01",
+    "RP-RPCE-2.2.2.13-03",
+)
 def test_a_verification_trailer_agrees_with_its_request() -> None:
     magic = bytes.fromhex("8ae3137102f43671")
     head = (0, b"\x10\0\0\0", 7, 1, 3)
@@ -460,10 +486,18 @@ def test_every_fragment_has_a_number_of_its_context() -> None:
         assert client.signed(first, part, flags=flags) == []
     call = client.call()
     assert call.stub == b"abcdef"
-    client.respond(call, b"")
+
+    def numbers(answers: list[Pdu]) -> list[int]:
+        tokens = [pdu.trailer.token for pdu in answers if pdu.trailer is not None]
+        return [int.from_bytes(token[12:], "little") for token in tokens]
+
+    assert numbers(client.respond(call, bytes(12_000))) == [0, 1, 2]
     # The other one's numbers have not moved, nor does a number come twice.
     assert client.signed(second, b"gh", flags=WHOLE, named=2) == []
-    client.respond(client.call(), b"")
+    assert numbers(client.respond(client.call(), b"")) == [0]
+    assert client.signed(first, b"ij", flags=WHOLE) == []
+    assert numbers(client.respond(client.call(), b"")) == [3]
+    assert int.from_bytes(first._keys().sign(b"next")[12:], "little") == 4, "four were sent"
     again = bound()
     who = again.logged_on()
     raw = request(again, who, b"abcd")

@@ -279,6 +279,7 @@ def test_header_signing_may_be_agreed_later() -> None:
     assert client.connection.signs_header
 
 
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.1-01")
 def test_spnego_cannot_end_by_auth3() -> None:
     client, mine = bound(), SpnegoClient(logon())
     answer = client.leg(mine.step(b""), auth_type=AuthType.SPNEGO)

@@ -65,6 +65,11 @@ def test_keys_and_checksums_by_negotiated_flags(
 
 @pytest.mark.spec("RP-NLMP-2.2.2.5-01", "RP-NLMP-2.2.2.5-02")
 def test_a_challenge_has_what_was_offered_and_no_lan_manager_key() -> None:
+    bits = {"UNICODE": 0, "OEM": 1, "REQUEST_TARGET": 2, "SIGN": 4, "SEAL": 5, "DATAGRAM": 6}
+    bits |= {"LM_KEY": 7, "NTLM": 9, "ANONYMOUS": 11, "ALWAYS_SIGN": 15, "TARGET_DOMAIN": 16}
+    bits |= {"TARGET_SERVER": 17, "EXTENDED_SESSIONSECURITY": 19, "TARGET_INFO": 23}
+    bits |= {"VERSION": 25, "KEY_128": 29, "KEY_EXCH": 30, "KEY_56": 31}
+    assert {one.name: int(one) for one in NtlmFlag} == {name: 1 << k for name, k in bits.items()}
     offered = negotiate_flags(NtlmClient("a", "b", "", counting()).step(b""))
     every = 0xFFFF_FFFF & ~NtlmFlag.DATAGRAM
     needed = (

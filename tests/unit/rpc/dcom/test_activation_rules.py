@@ -9,7 +9,7 @@ from qm.rpc.dcom.automation.dispatch import IDISPATCH, InvokeFlag, arguments_of
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.client import Logon, Server
-from qm.rpc.dcom.hresults import ComError
+from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.activation import IACTIVATION, IREMOTESCMACTIVATOR
 from qm.rpc.dcom.runtime.identifiers import (
@@ -50,6 +50,38 @@ from tests.unit.rpc.reading import MAPPER_PORT
 MESSAGE4 = object_interfaces()[iid("IMSMQMessage4")]
 E_NOTIMPL, E_NOINTERFACE, CLASS_NOT_REGISTERED = 0x80004001, 0x80004002, 0x80040154
 DISCONNECTED = 0x80010108
+
+
+@pytest.mark.spec(
+    "RP-DCOM-2.2.13.3-02",
+    "RP-DCOM-2.2.18-02",
+    "RP-DCOM-3.1.1.5.4-01",
+    "RP-DCOM-3.1.1.5.4-04",
+    "RP-DCOM-3.1.1.5.6.1.1-01",
+)
+def test_statuses_of_calls_have_their_numbers() -> None:
+    numbers = {one.name: int(one) for one in Hresult}
+    assert numbers["RPC_E_INVALID_HEADER"] == 0x80010111
+    assert numbers["RPC_E_INVALID_OBJREF"] == 0x8001011D
+    assert numbers["RPC_E_DISCONNECTED"] == 0x80010108
+    assert numbers["RPC_E_INVALID_OBJECT"] == 0x80010114
+    assert numbers["E_ACCESSDENIED"] == 0x80070005
+
+
+@pytest.mark.spec(
+    "RP-DCOM-3.1.1.5.6.1.2-01",
+    "RP-OAUT-3.1.4.2-01",
+    "RP-OAUT-3.5.4.1-01",
+    "RP-OAUT-3.7.4.9-01",
+    "RP-OAUT-3.7.4.11-01",
+)
+def test_statuses_of_references_and_types_have_their_numbers() -> None:
+    numbers = {one.name: int(one) for one in Hresult}
+    assert numbers["CO_E_OBJNOTREG"] == 0x800401FB
+    assert numbers["DISP_E_BADINDEX"] == 0x8002000B
+    assert numbers["TYPE_E_TYPEMISMATCH"] == 0x80028CA0
+    assert numbers["TYPE_E_BADMODULEKIND"] == 0x800288BD
+    assert numbers["TYPE_E_ELEMENTNOTFOUND"] == 0x8002802B
 
 
 @pytest.mark.spec(

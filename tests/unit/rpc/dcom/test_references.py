@@ -34,6 +34,7 @@ from qm.rpc.dcom.runtime.objref import (
     write_objref,
 )
 from qm.rpc.dcom.runtime.orpc import (
+    COM_VERSION,
     ORPC_THAT,
     ORPC_THIS,
     POINTER,
@@ -251,6 +252,10 @@ def test_heads_of_requests_and_answers() -> None:
     raw[8:12] = b"\xff" * 4
     assert this.unmarshal(bytes(raw)) == ([OrpcThis(b"c" * 16)], 32)
     assert that.marshal([None]) == bytes(8)
+    version = Listed((COM_VERSION,))
+    assert version.marshal([(5, 0x0107)]) == bytes.fromhex("0500 0701")
+    assert version.unmarshal(bytes.fromhex("0500 0701")) == ([(5, 0x0107)], 4)
+    assert version.unmarshal(bytes.fromhex("0005 0107"), ">") == ([(5, 0x0107)], 4)
 
 
 @pytest.mark.spec("RP-DCOM-2.2.18-01")
@@ -286,9 +291,16 @@ def test_extensions_are_read_and_an_odd_number_has_a_pointer_to_nothing() -> Non
     one = Listed((ORPC_THIS,))
     (found,), end = one.unmarshal(one.marshal([this]))
     assert found.extensions[0] == Extension(bytes(range(16)), b"hello")
-    # Room for eight bytes, the identifier, five bytes, and as many more as fill the room.
-    padded = pack("<I", 8) + bytes(range(16)) + pack("<I", 5) + b"hello\0\0\0"
-    assert one.marshal([this]).endswith(padded)
+    # The room, the identifier, the size, and as many bytes more as fill the room.
+    for size, room in ((0, 0), (1, 8), (5, 8), (8, 8), (9, 16), (12, 16)):
+        data = b"hello and more"[:size]
+        written = one.marshal([OrpcThis(bytes(16), extensions=[Extension(bytes(16), data)])])
+        padded = pack("<I", room) + bytes(16) + pack("<I", size) + data.ljust(room, b"\0")
+        assert written.endswith(padded)
+        assert one.unmarshal(written)[0][0].extensions[0] == Extension(bytes(16), data)
+        for wrong in {room + 8, max(room - 8, 0), room + 4} - {room}:
+            with pytest.raises(BadStub):
+                one.unmarshal(written[: -len(padded)] + pack("<I", wrong) + padded[4:] + bytes(8))
     assert end == len(one.marshal([this]))
 
 

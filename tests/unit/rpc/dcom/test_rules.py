@@ -270,6 +270,8 @@ def test_what_resolver_and_activation_tell() -> None:
             assert await activated(0xFFFF_FFFF, iid("IMSMQMessage4")) == E_NOINTERFACE
             assert await activated(0, iid("IMSMQMessage4")) == 0
             assert await activated(0, IID_ICLASSFACTORY) == E_NOINTERFACE
+            for mode in (1, 0x7FFF_FFFF, 0xFFFF_FFFE):
+                assert await activated(mode, iid("IMSMQMessage4")) == 0
             program.close()
 
             anonymous = await world.program(user="")
