@@ -86,6 +86,9 @@ def test_contexts_that_are_not_served_are_refused_one_by_one() -> None:
     refused = Answer(2, 1)
     assert ack.answers[:2] == (refused, refused)
     assert ack.answers[2].result == 0
+    for major in (0, 2, 3):
+        another = type(LOCKED)("another", type(syntax)(syntax.uuid, major, 0), {})
+        assert Client().bound(another).answers == (refused,)
     other = parse_bind_ack(Client().bind(transfers=(NDR64,)))
     assert other.answers == (Answer(2, 2),)
 

@@ -85,6 +85,23 @@ def test_fragment_sizes_are_the_least_of_both_within_bounds(
     assert max(lengths) <= agreed
 
 
+@pytest.mark.spec("RP-C706-12.6.4.10-01", "RP-C706-12.6.4.10-02", "RP-C706-12.6.4.10-03")
+@pytest.mark.parametrize("size", [0, 1, 2023, 2024, 2025, 4047, 4048, 4049, 6072])
+def test_an_answer_of_any_size_begins_once_and_ends_once(size: int) -> None:
+    client = Client()
+    client.bind(sizes=(2048, 2048))
+    client.request(2)
+    answers = client.respond(client.call(), bytes(size))
+    room = 2048 - 24
+    count = max(-(-size // room), 1)
+    assert len(answers) == count
+    for number, pdu in enumerate(answers):
+        wanted = (1 if number == 0 else 0) | (2 if number == count - 1 else 0)
+        left = size - number * room
+        assert (pdu.flags, len(pdu.body) - 8) == (wanted, min(left, room))
+        assert struct.unpack_from("<I", pdu.body) == (left,)
+
+
 @pytest.mark.spec("RP-RPCE-3.3.1.5.5-01", "RP-RPCE-3.3.1.5.6-01")
 def test_a_bind_is_answered_with_the_port_and_a_result_for_each_element() -> None:
     client = Client()
@@ -127,7 +144,7 @@ def test_features_are_granted_that_were_proposed_and_exist(bits: int, granted: i
     assert results(answer) == [(2, 2, bytes(20))]
 
 
-@pytest.mark.spec("RP-RPCE-3.3.1.5.7-02", "RP-RPCE-3.3.1.1.1-01")
+@pytest.mark.spec("RP-RPCE-3.3.1.5.7-01", "RP-RPCE-3.3.1.5.7-02", "RP-RPCE-3.3.1.1.1-01")
 def test_handles_are_shared_by_the_connections_of_an_association_and_no_others() -> None:
     first = Client()
     number = first.bound().group_id
@@ -224,20 +241,39 @@ def test_no_hint_changes_a_call(hint: int) -> None:
 @pytest.mark.parametrize(
     ("call_id", "context_id", "opnum"), [(3, 0, 0), (2, 5, 0), (2, 0, 2), (2, 0, 0)]
 )
-def test_fragments_of_a_call_have_its_number(call_id: int, context_id: int, opnum: int) -> None:
+@pytest.mark.parametrize("begun", [(0, 0), (5, 2)])
+def test_fragments_of_a_call_have_its_number(
+    call_id: int, context_id: int, opnum: int, begun: tuple[int, int]
+) -> None:
     client = Client()
     client.bound()
     added = Proposal(5, ECHO.syntax, (NDR20,))
     client.send(proposed(added, kind=PduType.ALTER_CONTEXT, call_id=1))
-    client.request(2, b"ab", flags=PduFlag.FIRST)
+    client.request(2, b"ab", context_id=begun[0], opnum=begun[1], flags=PduFlag.FIRST)
     answers = client.request(call_id, b"cd", context_id=context_id, opnum=opnum, flags=PduFlag.LAST)
     if call_id == 2:
         # What a later fragment says of context and opnum is ignored, as Windows does.
         call = client.call()
-        assert (call.stub, call.context_id, call.opnum) == (b"abcd", 0, 0)
+        assert (call.stub, call.context_id, call.opnum) == (b"abcd", *begun)
     else:
         assert status_of(answers) == 0x1C01000B
         assert client.connection.is_closing
+
+
+@pytest.mark.spec("RP-RPCE-3.3.3.7.1-01")
+def test_what_comes_after_the_end_of_a_connection_is_dropped() -> None:
+    client = Client()
+    client.bound()
+    client.request(2)
+    client.request(3)
+    results, failure = client.events
+    client.connection.close()
+    client.connection.respond(results, bytes(20_000))  # type: ignore[arg-type]
+    assert client.connection.take_output() == b""
+    client.connection.fault(failure, 5)  # type: ignore[arg-type]
+    assert client.connection.take_output() == b""
+    assert client.connection.calls_in_progress == 0
+    assert len(client.offered.associations) == 0
 
 
 @pytest.mark.spec("RP-RPCE-3.3.3.5.4-01")
@@ -275,6 +311,12 @@ def test_late_fragments_are_ignored_for_150_calls() -> None:
         assert client.request(number, context_id=7, flags=PduFlag.LAST) == []
     client.request(1000, b"next")
     assert client.call().stub == b"next"
+    # What begins again is another call.
+    again = Client()
+    again.bound()
+    again.request(2, context_id=7, flags=PduFlag.FIRST)
+    again.request(2, b"again")
+    assert again.call().stub == b"again"
 
 
 @pytest.mark.spec("RP-RPCE-2.2.2.8-01")

@@ -109,8 +109,10 @@ def test_a_tower_has_five_floors() -> None:
     for count in (0, 1, 4, 6, 7, 0xFFFF):
         found = mapper().map(CALL, changed(0, struct.pack("<H", count)))
         assert (found.count, found.status) == (0, NOT_REGISTERED), count
-    with pytest.raises(Fault):
-        mapper().map(CALL, MapIn(None, Tower(10, tower[:10]), NIL, 4))
+    for size in range(len(tower)):
+        with pytest.raises(Fault) as cut:
+            mapper().map(CALL, MapIn(None, Tower(size, tower[:size]), NIL, 4))
+        assert cut.value.status == 0x6F7
 
 
 @pytest.mark.spec(

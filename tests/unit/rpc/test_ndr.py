@@ -125,6 +125,16 @@ def test_values_are_aligned_to_their_size_and_gaps_are_zero() -> None:
     assert raw == b"\x07" + bytes(7) + b"\xff" * 8
     found, _ = one(inner).unmarshal(b"\x07" + b"x" * 7 + b"\xff" * 8)
     assert found.value == Correlated(7, -1)  # type: ignore[arg-type]
+    # Before a structure, a UUID and an array of numbers, too.
+    for kind, width, value in (
+        (inner, 8, b"\x07" + b"x" * 7 + b"\xff" * 8),
+        (GUID, 4, bytes(range(16))),
+        (Array(I64), 4, struct.pack("<I", 1) + b"\1" + bytes(7)),
+    ):
+        outer = Parameters(Correlated, {"size": U8, "items": kind})
+        filled, end = outer.unmarshal(b"\x09" + b"x" * (width - 1) + value)
+        assert filled == outer.unmarshal(b"\x09" + bytes(width - 1) + value)[0]
+        assert (filled.size, end) == (9, width + len(value))
 
 
 @pytest.mark.spec("RP-C706-14.3.12-01", "RP-C706-14.3.12-02", "RP-C706-14.3.10-01")
@@ -163,6 +173,15 @@ def test_equal_full_pointers_are_one_object() -> None:
     found, _ = two.unmarshal(struct.pack("<III", 8, 8, 3) + b"abc")
     assert found.both == Two(b"abc", b"abc")
     assert len(two.marshal(found)) == 15
+    # As parameters the second one comes when the target is read already.
+    each = Parameters(Two, {"first": Full(BYTES), "second": Full(BYTES)})
+    raw = struct.pack("<II", 8, 4) + b"abcd" + struct.pack("<I", 8)
+    read, end = each.unmarshal(raw)
+    assert (read, end) == (Two(b"abcd", b"abcd"), 16)
+    assert len(each.marshal(read)) == 16
+    # Another referent is another object, though it looks the same.
+    raw = struct.pack("<II", 8, 4) + b"abcd" + struct.pack("<II", 12, 4) + b"efgh"
+    assert each.unmarshal(raw)[0] == Two(b"abcd", b"efgh")
 
 
 @pytest.mark.spec("RP-C706-14.3.11-01", "RP-C706-14.3.4-01", "RP-RPCE-3.1.1.5.3.3-02")
@@ -171,6 +190,10 @@ def test_wide_strings_end_in_a_nul_that_their_counts_include() -> None:
     raw = text.marshal(One("abc"))
     assert raw == struct.pack("<III", 4, 0, 4) + "abc\0".encode("utf-16-le")
     assert text.unmarshal(raw)[0].value == "abc"
+    for content in ("", "12345678"):
+        assert text.unmarshal(text.marshal(One(content)))[0].value == content
+    with pytest.raises(BadStub):
+        text.unmarshal(text.marshal(One("123456789")))
     for bad in (
         struct.pack("<III", 3, 0, 3) + "abc".encode("utf-16-le"),
         struct.pack("<III", 4, 0, 4) + "a\0c\0".encode("utf-16-le"),
@@ -236,6 +259,11 @@ def test_ranges_counts_and_nesting_are_bounded_before_anything_is_made() -> None
         def read(self, reader: Reader) -> int:
             self.reads += 1
             return int.from_bytes(reader.take(8), "little")
+
+    long = struct.pack("<III", 10, 0, 10) + "a".encode("utf-16-le") * 9 + bytes(2)
+    with pytest.raises(BadStub):
+        one(WideString(8)).unmarshal(long)
+    assert one(WideString(9)).unmarshal(long)[0].value == "a" * 9
 
     for head, make in (
         (struct.pack("<I", 4), Array),

@@ -475,8 +475,10 @@ def test_what_nobody_pings_is_released_after_three_periods() -> None:
 def test_a_call_postpones_the_end() -> None:
     made = Made()
     ref = made.export(Thing())
-    made.pointer(ref, now=UNPINGED_MAX_S)
-    assert made.exporter.sweep(UNPINGED_MAX_S + 1) == 0
+    for periods in range(1, 4):
+        made.pointer(ref, now=periods * UNPINGED_MAX_S)
+        assert made.exporter.sweep((periods + 1) * UNPINGED_MAX_S) == 0
+    assert made.exporter.sweep(4 * UNPINGED_MAX_S + 1) == 1
 
 
 @pytest.mark.spec("RP-DCOM-3.1.2.5.1.3-03")

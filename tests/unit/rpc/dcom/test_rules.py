@@ -48,6 +48,7 @@ from tests.unit.rpc.dcom.test_automation import read, written
 from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made, blob, instantiation
 from tests.unit.rpc.dialogue import Client, served, status_of
 from tests.unit.rpc.reading import MAPPER_PORT
+from tests.unit.rpc.vectors import vector
 
 Thing = type("Thing", (), {})
 UNKNOWN_OBJECT, UNKNOWN_SET = 1911, 1912
@@ -211,6 +212,13 @@ def test_a_variant_s_tag_agrees_with_its_type(tag: int) -> None:
     struct.pack_into("<I", raw, 16, tag)
     with pytest.raises(BadStub):
         read(bytes(raw))
+    # All arrays share one tag.
+    array = bytearray(vector("rpc_oaut_variant_array_ui1"))
+    assert struct.unpack_from("<H6xI", array, 8) == (0x2011, 0x2000)
+    assert read(bytes(array)).vt == 0x2011
+    struct.pack_into("<I", array, 16, 0x2011 if tag == 0x2003 else tag)
+    with pytest.raises(BadStub):
+        read(bytes(array))
 
 
 @pytest.mark.spec("RP-DCOM-3.1.1.5.4-03", "RP-DCOM-3.1.1.5.4-06", "RP-DCOM-3.1.2.5.2.3-02")

@@ -304,7 +304,9 @@ async def has(coclass: Described) -> dict[str, int]:
     """The interfaces of a coclass."""
     found = {}
     for index in range((await coclass.get(3)).implemented):
-        found[await (await coclass.base(index)).name()] = await coclass.get(9, index)
+        base = await coclass.base(index)
+        assert (await base.get(3)).kind == TypeKind.DISPATCH
+        found[await base.name()] = await coclass.get(9, index)
     return found
 
 
