@@ -104,10 +104,13 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
             self._senders.note(applied.incoming_sequences)
         if applied.order_ack_ordinals:
             self._senders.reserve(applied.order_ack_ordinals)
-        if self._leading is not None:
+        if self._leading is None:
+            if self._cluster.leadership.is_here:
+                self._begin()  # the queue manager was born while this node led, or is online again
+        elif applied.is_manager_changed and not self._is_online():
+            self._end()
+        else:
             self._leading.on_applied(applied)
-        elif self._cluster.leadership.is_here:
-            self._begin()  # the queue manager was born while this node led
 
     @override
     def on_restored(self, index: int) -> None:
@@ -140,9 +143,14 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
 
     # -----------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _is_online(self) -> bool:
         manager = rows.queue_manager(self._cluster.state)
-        if manager is None:
+        return manager is not None and manager.connection_active
+
+    def _begin(self) -> None:
+        """Send, unless the queue manager is offline: then it speaks to no other one."""
+        manager = rows.queue_manager(self._cluster.state)
+        if manager is None or not manager.connection_active:
             return
         proposals = ProposalQueue(self._cluster, self._lines)
         own_guid = manager.identifier

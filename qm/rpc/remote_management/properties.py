@@ -196,12 +196,13 @@ _OF_LOCAL: Final[Mapping[int, Callable[[View, QueueInHand], Variant]]] = {
     OfQueue.FOREIGN.number: lambda view, queue: _text("NO"),  # RP-A50
     OfQueue.MESSAGE_COUNT.number: lambda view, queue: _message_count(view, queue.record.queue_id),
     OfQueue.BYTES_IN_QUEUE.number: lambda view, queue: _byte_count(view, queue.record.queue_id),
-    # Without a journal there is nothing in it (RP-A51).
+    # Without a journal there is nothing in it (RP-A51); what is left in one that is no longer kept
+    # is counted, but has no size [MS-MQMR 3.1.4.1].
     OfQueue.JOURNAL_MESSAGE_COUNT.number: lambda view, queue: _message_count(
         view, queue.record.journal_queue
     ),
     OfQueue.BYTES_IN_JOURNAL.number: lambda view, queue: _byte_count(
-        view, queue.record.journal_queue
+        view, queue.record.journal_queue if queue.record.journaling else 0
     ),
     OfQueue.STATE.number: lambda view, queue: _text("LOCAL CONNECTION"),
     OfQueue.EOD_SOURCE_INFO.number: lambda view, queue: _senders(view, queue.record.queue_id),
@@ -246,7 +247,10 @@ def outgoing_property(info: OutgoingQueueInfo, link: Link | None, number: int) -
             OfQueue.EOD_LAST_ACK_COUNT: _number(link.last_ack_count),
             OfQueue.EOD_RESEND_TIME: Variant(VarType.I4, link.next_resend_ms // _MS),
             OfQueue.EOD_RESEND_COUNT: _number(link.resend_count),
-            OfQueue.EOD_RESEND_INTERVAL: _number(link.resend_interval_s),
+            # Nothing without a sequence is sent again.
+            OfQueue.EOD_RESEND_INTERVAL: _number(
+                0 if info.eod_next_seq is None else link.resend_interval_s
+            ),
             OfQueue.CONNECTION_HISTORY: _history(link.connection_history),
         }
     found = next((value for one, value in plain.items() if one.number == number), None)

@@ -17,7 +17,7 @@ from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Command, SetOutgoingAdminState, SetQueueManager
 from qm.model.values.elements import OutgoingAdminState, QueueKind
 from qm.names.format_name import format_name_text
-from qm.rpc.queue_formats import NotAName, WireFormat, name_of, settled_name
+from qm.rpc.queue_formats import NotAName, WireFormat, name_of, settled_name, text_of
 from qm.rpc.remote_management.interface import (
     MACHINE,
     QUEUE,
@@ -40,6 +40,8 @@ from qm.security.sid import ADMINISTRATORS
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import MQ_OK, ErrorCode
 
+OBJECT_MAX_CHARS: Final = 300
+"""Of an object's name in an event."""
 _MACHINE_ACTIONS: Final = ("CONNECT", "DISCONNECT", "TIDY")
 _ADMIN_STATES: Final = {
     "PAUSE": OutgoingAdminState.ON_HOLD,
@@ -163,7 +165,8 @@ class RemoteManagement:
             status = error.status
         except (Unavailable, OutcomeUnknown, ApiError):
             status = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
-        text = f"{action[:32]} from {call.address}: {status:08X}"
+        what = _described(given.what)[:OBJECT_MAX_CHARS]
+        text = f"{action[:32]} of {what} from {call.address}: {status:08X}"
         self._audit("RemoteManagement", call.identity.name, text)
         return Result(status)
 
@@ -188,6 +191,17 @@ class RemoteManagement:
         (outcome,) = await self._proposer.repeat(command)
         if outcome.status:
             raise Refused(outcome.status)
+
+
+def _described(what: ManagementObject) -> str:
+    """Return what is acted on, as events tell it."""
+    if what.kind != QUEUE:
+        return "the queue manager" if what.kind == MACHINE else "a session"
+    wire = what.what.value
+    try:
+        return text_of(wire) if isinstance(wire, WireFormat) else "no queue"
+    except NotAName:
+        return "no queue"
 
 
 def _nothing(given: InfoIn, status: int) -> InfoOut:

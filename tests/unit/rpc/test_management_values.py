@@ -21,6 +21,7 @@ from qm.rpc.queue_formats import format_of
 from qm.rpc.remote_management.interface import QMMGMT, InfoIn, ManagementObject
 from qm.rpc.remote_management.properties import NULL, outgoing_property
 from qm.rpc.variants import Variant
+from qm.session.schedules import resend_timer_table
 from qm.wire.enums import VarType
 from qm.wire.message_class import MessageClass
 from tests.cluster.harness import free_network, run, until
@@ -90,6 +91,7 @@ def test_the_machine_tells_what_is_in_it() -> None:
         active, private, size = (
             one.value for one in await values(caller, MACHINE, ACTIVE, PRIVATE_QUEUES, ALL_BYTES)
         )
+        assert len(active) == 2, "what is open or holds messages, but no journal, no subqueue"
         for name in active:
             assert (await value(caller, queue(name), FORMATNAME)).casefold() == name.casefold()
         assert sorted(private) == [r"QUORATE\private$\emptied", r"QUORATE\private$\orders"]
@@ -164,6 +166,9 @@ def local() -> Told:
             found[what] = dict(zip(range(1, 28), told, strict=True))
             own = found[what][FORMATNAME].value
             assert await value(caller, queue(own), FORMATNAME) == own
+            opened = await client.open(own, access=data_pb2.PEEK_ACCESS)
+            inside = (await client.peek(opened)).messages.properties
+            assert len(inside) == (told[COUNT - 1].value > 0), "it is the queue that is opened"
         for number in (0, 28):
             assert (await info(caller, queue(ORDERS), number))[0] == 0xC00E0039
 
@@ -267,7 +272,7 @@ def test_what_is_in_a_queue_its_journal_and_its_subqueues() -> None:
         asked = (COUNT, BYTES, JOURNAL_COUNT, JOURNAL_BYTES, SUBQUEUE_COUNT, SUBQUEUE_NAMES)
         await create(client)
         told = await values(caller, queue(ORDERS), *asked)
-        assert [one.kind for one in told[:5]] == [VarType.UI4] * 5
+        assert [one.kind for one in told] == [*[VarType.UI4] * 5, VarType.VECTOR_LPWSTR]
         assert [one.value for one in told] == [0, 0, 0, 0, 0, []]
         name = control_pb2.QueueName(name=r".\private$\orders")
 
@@ -287,11 +292,12 @@ def test_what_is_in_a_queue_its_journal_and_its_subqueues() -> None:
         assert (count, journal_count, subqueues) == (3, 2, 2)
         assert sorted(names) == ["later", "sooner"]
         assert size * 2 == journal_size * 3 > 600
-        # What is in the journal stays there, and is still told.
+        # What is in the journal stays there, and is still counted [MS-MQMR 3.1.4.1].
         await journaling(False)
         await client.receive(opened)
         told = [one.value for one in await values(caller, queue(ORDERS), *asked)]
-        assert told[:4] == [2, size * 2 // 3, 2, journal_size]
+        assert told[:4] == [2, size * 2 // 3, 2, 0]
+        assert await value(caller, queue(ORDERS + ";JOURNAL"), BYTES) == journal_size
 
     in_world(scenario)
 
@@ -411,6 +417,15 @@ def test_an_outgoing_queue_tells_its_state_and_where_it_goes(outgoing: Told) -> 
     assert {*column(outgoing, LOCATION).values()} == {"REMOTE"}
 
 
+@pytest.mark.spec("MR-2.2.3.2-05", "MR-2.2.3.2-07", "MR-2.2.3.2-08", "MR-2.2.3.2-09")
+def test_outgoing_queues_are_elsewhere_and_may_not_be_known(outgoing: Told) -> None:
+    assert {*column(outgoing, TYPE).values()} == {"PRIVATE"}
+    assert {*column(outgoing, LOCATION).values()} == {"REMOTE"}
+    assert {*column(outgoing, FOREIGN).values()} == {"NO"}
+    assert {outgoing["plain"][XACT].value} == {"UNKNOWN"}
+    assert {told[XACT].value for what, told in outgoing.items() if what != "plain"} == {"YES"}
+
+
 @pytest.mark.spec("MR-2.2.3.2-20", "MR-2.2.3.2-21", "MR-2.2.3.2-24", "MR-2.2.3.2-25")
 @pytest.mark.spec("MR-2.2.3.2-27")
 def test_places_of_a_sequence_are_blobs_of_three_numbers(outgoing: Told) -> None:
@@ -450,10 +465,9 @@ def test_times_and_counts_of_acknowledgements_and_resends(outgoing: Told) -> Non
     waiting = outgoing["waiting"]
     due_s = waiting[RESEND_TIME].value - told[LAST_ACK_TIME].value
     assert 0 < due_s <= waiting[RESEND_INTERVAL].value + 60, "in seconds of the same clock"
-    plain = outgoing["plain"]
+    assert waiting[RESEND_INTERVAL].value == resend_timer_table()[0], "in seconds, too"
     for number in range(LAST_ACK, RESEND_COUNT + 1):
-        is_setting = number == RESEND_INTERVAL
-        assert is_setting or plain[number].value in (None, 0), number
+        assert outgoing["plain"][number].value in (None, 0), number
 
 
 @pytest.mark.spec("MR-2.2.3.2-26", "MR-3.1.4.2-11", "MR-3.1.4.2-14", "MR-3.1.4.2-15")
@@ -491,20 +505,24 @@ def test_a_connection_has_a_history_of_four_columns(outgoing: Told) -> None:
     assert max(outgoing["gone"][HISTORY].value[0].value) >= FAILED
 
 
-@pytest.mark.spec("MR-2.2.3.2-17")
+@pytest.mark.spec("MR-2.2.3.2-15", "MR-2.2.3.2-17")
 def test_a_locked_queue_is_told_as_inactive() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await client.send(AWAY, b"out")
         view = (await world.harness.leader()).cluster.view
         known = outgoing_queue(view, find_by_format_name(view, AWAY).queue_id)
         assert known is not None
-        legal = {
-            *("INACTIVE", "WAITING", "NEED VALIDATION", "ONHOLD", "CONNECTED"),
-            *("DISCONNECTED", "DISCONNECTING"),
-        }
         told = {one: outgoing_property(known, Link(one), STATE).value for one in OutgoingQueueState}
-        assert set(told.values()) <= legal
-        assert told[OutgoingQueueState.LOCKED] == "INACTIVE"
+        assert told == {
+            OutgoingQueueState.INACTIVE: "INACTIVE",
+            OutgoingQueueState.LOCKED: "INACTIVE",
+            OutgoingQueueState.NEED_VALIDATION: "NEED VALIDATION",
+            OutgoingQueueState.WAITING: "WAITING",
+            OutgoingQueueState.CONNECTED: "CONNECTED",
+            OutgoingQueueState.DISCONNECTING: "DISCONNECTING",
+            OutgoingQueueState.DISCONNECTED: "DISCONNECTED",
+            OutgoingQueueState.ON_HOLD: "ONHOLD",
+        }
         locked = msgspec.structs.replace(known, admin_state=OutgoingAdminState.LOCKED)
         assert outgoing_property(locked, None, STATE).value == "INACTIVE"
 

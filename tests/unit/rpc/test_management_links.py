@@ -1,0 +1,163 @@
+"""Remote management of outgoing queues: what a link's values become, and what actions do to it."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from qm.api.gate.operations import Link
+from qm.model.queries import OutgoingQueueInfo, SequencePlace, find_by_format_name, outgoing_queue
+from qm.model.values.elements import OutgoingQueueState
+from qm.node.config.schema import MSMQ_PORT
+from qm.rpc.remote_management.interface import QMMGMT, InfoOut
+from qm.rpc.remote_management.properties import NULL, outgoing_property
+from qm.rpc.variants import Variant
+from qm.wire.enums import VarType
+from tests.cluster.harness import free_network, run, until
+from tests.unit.api.world import Client, eventually
+from tests.unit.edge.outgoing.world import Peer
+from tests.unit.rpc.reading import RpcWorld, rpc_world
+from tests.unit.rpc.test_management_values import (
+    AWAY,
+    BYTES,
+    CONNECTED,
+    COUNT,
+    LAST_ACK_COUNT,
+    LAST_ACK_TIME,
+    NEXTHOPS,
+    RECOVERY_S,
+    RESEND_COUNT,
+    RESEND_INTERVAL,
+    RESEND_TIME,
+    STATE,
+    value,
+)
+from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, queue
+
+HOPS = ("IP=192.0.2.7", "IPv6=2001:db8::7")
+_STILL_S = 0.5
+"""In which a queue that is connected and not paused would have sent."""
+
+
+# Values ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def known() -> OutgoingQueueInfo:
+    """An outgoing queue to which nothing transactional was sent."""
+    found = []
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await client.send(AWAY, b"out")
+        view = (await world.harness.leader()).cluster.view
+        found.append(outgoing_queue(view, find_by_format_name(view, AWAY).queue_id))
+
+    in_world(scenario)
+    (one,) = found
+    assert one is not None
+    return one
+
+
+@pytest.mark.spec("MR-2.2.3.2-18", "MR-2.2.3.2-19")
+def test_the_next_hops_of_what_is_connected_or_waits(known: OutgoingQueueInfo) -> None:
+    for state in OutgoingQueueState:
+        told = outgoing_property(known, Link(state, next_hops=HOPS), NEXTHOPS)
+        if state in (OutgoingQueueState.CONNECTED, OutgoingQueueState.WAITING):
+            assert told == Variant(VarType.VECTOR_LPWSTR, [*HOPS])
+        else:
+            assert told == NULL, state
+    for nowhere in (None, Link(OutgoingQueueState.CONNECTED)):
+        assert outgoing_property(known, nowhere, NEXTHOPS) == NULL
+
+
+@pytest.mark.spec("MR-2.2.3.2-10", "MR-2.2.3.2-11")
+def test_more_than_fits_is_told_as_the_most(known: OutgoingQueueInfo) -> None:
+    for size, told in (
+        (0, 0),
+        (0xFFFF_FFFF, 0xFFFF_FFFF),
+        (1 << 32, 0xFFFF_FFFF),
+        (5 << 40, 0xFFFF_FFFF),
+    ):
+        large = msgspec.structs.replace(known, message_count=size, total_bytes=size)
+        values = [outgoing_property(large, None, number) for number in (COUNT, BYTES)]
+        assert values == [Variant(VarType.UI4, told)] * 2
+        stub = QMMGMT.operations[0].gives.marshal(InfoOut(values, 0))
+        assert QMMGMT.operations[0].gives.unmarshal(stub)[0] == InfoOut(values, 0)
+
+
+@pytest.mark.spec("MR-2.2.3.2-22", "MR-2.2.3.2-23", "MR-2.2.3.2-28", "MR-2.2.3.2-29")
+@pytest.mark.spec("MR-2.2.3.2-37")
+def test_each_value_of_a_link_has_its_number(known: OutgoingQueueInfo) -> None:
+    link = Link(
+        OutgoingQueueState.CONNECTED,
+        resend_count=3,
+        next_resend_ms=1_700_000_300_999,
+        last_ack_time_s=1_700_000_000,
+        last_ack_count=5,
+        resend_interval_s=300,
+    )
+    wanted = {
+        LAST_ACK_TIME: Variant(VarType.I4, 1_700_000_000),
+        LAST_ACK_COUNT: Variant(VarType.UI4, 5),
+        RESEND_TIME: Variant(VarType.I4, 1_700_000_300),
+        RESEND_INTERVAL: Variant(VarType.UI4, 300),
+        RESEND_COUNT: Variant(VarType.UI4, 3),
+    }
+    numbered = msgspec.structs.replace(known, eod_next_seq=SequencePlace(7, 1, 0))
+    assert {number: outgoing_property(numbered, link, number) for number in wanted} == wanted
+    idle = Link(OutgoingQueueState.CONNECTED, resend_interval_s=300)
+    for number in wanted:
+        assert outgoing_property(known, idle, number).value == 0, "nothing transactional"
+
+
+# Actions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("MR-3.1.4.2-06", "MR-3.1.4.2-07", "MR-3.1.4.2-10", "MR-3.1.4.2-11")
+def test_what_is_held_is_sent_in_order_when_it_may_be() -> None:
+    async def scenario(world: RpcWorld, client: Client, peer: Peer) -> None:
+        caller = await world.caller(QMMGMT)
+        away = queue(peer.address)
+
+        async def told(number: int) -> Any:
+            return await value(caller, away, number)
+
+        async def sends(*bodies: bytes) -> None:
+            for body in bodies:
+                await client.send(peer.address, body)
+
+        await sends(b"1")
+        await until(lambda: peer.bodies == [1])
+        # Paused, while its session may go on: what is sent meanwhile stays here.
+        assert await act(caller, away, "PAUSE") == 0
+        await sends(b"2", b"3")
+        await asyncio.sleep(_STILL_S)
+        assert peer.bodies == [1]
+        assert await told(COUNT) == 2
+        assert await act(caller, away, "RESUME") == 0
+        await until(lambda: peer.bodies == [1, 2, 3])
+        # Offline: the sessions end, and none is made for what is sent.
+        assert peer.connections
+        assert await act(caller, MACHINE, "DISCONNECT") == 0
+        await until(lambda: not peer.connections)
+        established = peer.established
+        await sends(b"4", b"5")
+        await asyncio.sleep(_STILL_S)
+        assert (peer.bodies, peer.established) == ([1, 2, 3], established)
+        assert await told(COUNT) == 2
+        assert await told(STATE) != "CONNECTED"
+        assert await value(caller, MACHINE, CONNECTED) == "DISCONNECTED"
+        assert await act(caller, MACHINE, "CONNECT") == 0
+        await eventually(lambda: told(COUNT), lambda count: count == 0, RECOVERY_S)
+        assert peer.bodies == [1, 2, 3, 4, 5]
+
+    async def main() -> None:
+        async with (
+            Peer(f"{free_network()}.11", MSMQ_PORT) as peer,
+            rpc_world() as made,
+            made.client(await made.leader()) as client,
+        ):
+            await scenario(made, client, peer)
+
+    run(main())
