@@ -23,8 +23,14 @@ from qm.model.messages.message import (
     SenderIdentifierType,
 )
 from qm.model.messages.packets import construct_user_message_packet
-from qm.model.queries import View, default_time_to_reach_queue, security_policy
+from qm.model.queries import (
+    View,
+    default_time_to_reach_queue,
+    find_by_format_name,
+    security_policy,
+)
 from qm.model.state.addressing import destination_of
+from qm.model.values.elements import QueueKind
 from qm.model.values.limits import (
     COPIES_PER_SEND_MAX_BYTES,
     MESSAGE_LABEL_MAX_CHARS,
@@ -38,6 +44,7 @@ from qm.names.format_name import (
     MultipleElementName,
     PrivateName,
     PublicName,
+    format_name_text,
     parse_format_name,
 )
 from qm.pb import data_pb2
@@ -182,7 +189,18 @@ class PacketBuilder:
             _check_target(target, f"targets[{place}]")
         is_anonymous = given.HasField("sender_id_type") and not given.sender_id_type
         sender = given.sender_id or (b"" if is_anonymous else self._who.sids[0])
-        return self._checked(given, targets, sender)[0]
+        return self._checked(given, [self._leaving(one) for one in targets], sender)[0]
+
+    def _leaving(self, target: str) -> str:
+        """Return the name with which a packet leaves for a destination, since that is signed.
+
+        An outgoing queue has one for all packets: receivers know a sequence by its bytes.
+        """
+        found = find_by_format_name(self._view, target).queue_id
+        queue = self._view.ledger.queue(found) if found > 0 else None
+        if queue is None:
+            return format_name_text(parse_format_name(target))
+        return queue.record.pathname if queue.record.kind is QueueKind.OUTGOING else target
 
     def _bound_copies(self, more_bytes: int) -> None:
         """Raise InvalidArgument if the copies together would be too long."""

@@ -27,7 +27,7 @@ from qm.wire.packets.ack import (
 from qm.wire.packets.peek import peek_destination, peek_head
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import TxSequenceId
-from qm.wire.structures.queue_name import QueueName
+from qm.wire.structures.queue_name import DirectQueueFormatName, QueueName
 
 _SOURCE: Final = slice(16, 32)
 """UserHeader.SourceQueueManager in a packet."""
@@ -60,10 +60,26 @@ class Addressing:
         header = msgspec.structs.replace(
             message.user_header,
             source_queue_manager=self._own_guid,
-            destination_queue=self._name,
+            destination_queue=self._named(message),
             queue_manager_address=self._address,
         )
         return write_user_message(msgspec.structs.replace(message, user_header=header))
+
+    def _named(self, message: UserMessage) -> QueueName:
+        """Return the name that a packet leaves with: this one, byte for byte, since receivers know
+        a sequence by it. What is signed and in no sequence keeps its own letters, small or capital,
+        which the signature covers.
+        """
+        own, security = message.user_header.destination_queue, message.security
+        is_kept = (
+            security is not None
+            and bool(security.signature)
+            and message.transaction is None
+            and isinstance(own, DirectQueueFormatName)
+            and isinstance(self._name, DirectQueueFormatName)
+            and own.direct_format_name.lower() == self._name.direct_format_name.lower()
+        )
+        return own if is_kept and own is not None else self._name
 
 
 def plain_packet(stored: bytes, position: Position) -> bytes:

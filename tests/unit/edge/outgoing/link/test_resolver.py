@@ -16,7 +16,13 @@ from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.session import ConnectionStatus, NextHop, OutgoingLink, SessionConfig
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
-from qm.wire.headers.user_header import FLAG_AH, FLAGS_OFFSET
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import FLAG_AH, FLAGS_OFFSET, UserHeader
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.edge.outgoing.world import PEER_GUID
 from tests.unit.model.world import OWN, packet
 
@@ -105,6 +111,36 @@ def test_no_packet_leaves_as_one_that_arrived_over_http() -> None:
     stored[at + 3] |= FLAG_AH >> 24
     left = addressing.addressed(bytes(stored))
     assert not int.from_bytes(left[at : at + 4], "little") & FLAG_AH
+
+
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("is_numbered", [False, True])
+@pytest.mark.parametrize("is_other", [False, True])
+def test_what_is_signed_leaves_with_the_letters_that_were_signed(
+    is_signed: bool, is_numbered: bool, is_other: bool
+) -> None:
+    """But receivers know a sequence by the bytes of its name."""
+    addressing = Addressing(parse_format_name("DIRECT=OS:There\\PRIVATE$\\Orders"), OWN)
+    own = "OS:there\\private$\\" + ("other" if is_other else "orders")
+    stored = UserMessage(
+        UserHeader(
+            OWN,
+            DirectQueueFormatName(own),
+            sent_time=1,
+            message_id=2,
+            is_recoverable=True,
+        ),
+        MessagePropertiesHeader(b"body"),
+        TransactionHeader(TxSequenceId.from_int(1), 1, 0) if is_numbered else None,
+        SecurityHeader(signature=b"s" * 64 if is_signed else b"", sender_cert=b"c"),
+        priority=0,
+    )
+    left = addressing.addressed(write_user_message(stored))
+    message, _ = parse_user_message(left, 0, len(left))
+    is_kept = is_signed and not is_numbered and not is_other
+    name = own if is_kept else "OS:There\\PRIVATE$\\Orders"
+    assert message.user_header.destination_queue == DirectQueueFormatName(name)
+    assert message.security == stored.security
 
 
 def test_a_peer_names_no_place_that_is_denied() -> None:
