@@ -32,6 +32,7 @@ _TIME_AT: Final = 12
 _ADDRESS_AT: Final = 32
 """QueueManagerAddress of the UserHeader."""
 _TIME_MAX_S: Final = 0xFFFF_FFFE
+_U32_MAX: Final = 0xFFFF_FFFF
 _EXTENSION: Final = Struct("<IIB3x")
 _SUBQUEUE: Final = Struct("<IIIII64s64s")
 _EXTENDED_ADDRESS: Final = Struct("<IHHI16s")
@@ -102,7 +103,7 @@ def _absolute(head: Head) -> int:
 def _overlay(address: str) -> bytes:
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address):
-        return _OVERLAY.pack(16, _IPV6, int(parsed.scope_id or 0), parsed.packed[:8])
+        return _OVERLAY.pack(16, _IPV6, _scope(parsed), parsed.packed[:8])
     return _OVERLAY.pack(4, _IPV4, 0, b"" if parsed is None else parsed.packed)
 
 
@@ -112,7 +113,13 @@ def _extended_address(address: str) -> bytes:
         return _EXTENDED_ADDRESS.pack(size, 0, 0, 0, b"")
     if isinstance(parsed, IPv4Address):
         return _EXTENDED_ADDRESS.pack(size, 4, _IPV4, 0, parsed.packed)
-    return _EXTENDED_ADDRESS.pack(size, 16, _IPV6, 0, parsed.packed)
+    return _EXTENDED_ADDRESS.pack(size, 16, _IPV6, _scope(parsed), parsed.packed)
+
+
+def _scope(address: IPv6Address) -> int:
+    """Return the number of an address's zone; one that has a name alone is not told."""
+    zone = address.scope_id or ""
+    return int(zone) & _U32_MAX if zone.isdecimal() else 0
 
 
 @lru_cache(ADDRESSES_KEPT_MAX)

@@ -8,11 +8,15 @@ from qm.api.propose import proposer
 from qm.model.queries import find_by_path
 from qm.model.values.commands import ReceiveRun, Selector, SelectorKind
 from qm.rpc.interface import Fault
+from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read import sessions
 from tests.cluster.harness import run
 from tests.unit.api.test_data import PATH
 from tests.unit.api.world import Client, eventually
 from tests.unit.rpc.reading import (
+    ACK,
+    NACK,
+    ORDERS,
     PEEK_CURRENT,
     RECEIVE,
     RpcWorld,
@@ -161,3 +165,35 @@ def test_there_is_no_port_to_tell_of_while_none_is_open() -> None:
         assert served.get_server_port(None, None).port == 0  # type: ignore[arg-type]
 
     in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.7-22", "RR-3.1.4.9-08", "RR-3.1.4.6-03", "RR-3.1.4.10-10")
+def test_nothing_is_answered_as_done_that_no_majority_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposer, "REPEAT_FOR_S", 2.0)
+
+    async def scenario() -> None:
+        async with rpc_world(3) as made:
+            leader = await made.harness.leader()
+            one, other = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one", b"two", b"three")
+            reader = await made.reader(one)
+            handle, again = await reader.open(), await reader.open()
+            later = await reader.open(ORDERS + ";later", 4, for_move=True)
+            key = 4 << 56 | (await reader.start(handle, PEEK_CURRENT)).sequence
+            for number in (1, 2):
+                assert (await reader.start(handle, request=number)).status == 0
+            await made.harness.kill(leader.name)
+            await made.harness.kill(other.name)
+            move = mqrr.MoveIn(again, later.move_context, key, bytes(16))
+            answers = await asyncio.gather(
+                reader.call(9, mqrr.EndIn(handle, ACK, 1)),
+                reader.call(9, mqrr.EndIn(handle, NACK, 2)),
+                reader.start(handle),
+                reader.call(6, mqrr.Handle(handle)),
+                reader.call(10, move),
+                reader.call(3, mqrr.Handle(again)),
+            )
+            assert [answer.status for answer in answers] == [UNAVAILABLE] * 6
+
+    run(scenario())

@@ -188,7 +188,7 @@ def test_integrity_is_enough_where_a_deployment_says_so() -> None:
     in_world(scenario, level="integrity")
 
 
-@pytest.mark.spec("RR-3.1.4.2-19", "RR-OUR-2-02")
+@pytest.mark.spec("RR-3.1.4.2-19")
 def test_readers_are_listed_with_who_they_are() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one")
@@ -253,9 +253,13 @@ def test_no_queue_that_goes_and_none_that_leads_away_is_opened() -> None:
         await client.send(away, b"out")
         reader = await world.reader()
         assert await refusal(reader, away) == UNKNOWN
+        handle = await reader.open()
+        assert (await reader.start(handle)).status == 0, "lent, so that the queue cannot go yet"
         name = control_pb2.QueueName(name=r".\private$\orders")
         await client.queues.DeleteQueue(control_pb2.DeleteQueueRequest(queue=name))
-        assert await refusal(reader, ORDERS) == UNKNOWN
+        for access in (1, 0x20):
+            assert await refusal(reader, ORDERS, access=access) == UNKNOWN
+        assert await refusal(reader, ORDERS, access=4, for_move=True) == UNKNOWN
 
     in_world(scenario)
 
@@ -470,6 +474,7 @@ def test_a_purge_takes_all_and_what_is_lent_when_it_comes_back() -> None:
         assert await reader.end(handle, ACK, request=1) == 0, "what is lent is received"
         assert await reader.end(handle, NACK, request=2) == 0, "or goes, instead of back"
         assert (await reader.start(handle)).status == TIMEOUT
+        assert await reader.close(handle) == 0
         admin = await client.open(r"DIRECT=OS:QUORATE\private$\admin")
 
         async def classes() -> list[int]:

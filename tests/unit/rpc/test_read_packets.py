@@ -7,9 +7,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from qm.client.message import Message
+from qm.client.signing import AuthenticationLevel, new_signer
 from qm.pb import data_pb2
 from qm.rpc.remote_read import interface as mqrr
+from qm.rpc.remote_read.sections import Trailing, reader_packet
 from qm.wire.headers.base_header import FLAG_SH, FLAGS_OFFSET
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.patch import attach_session_header
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    QueueHost,
+)
 from tests.cluster.harness import run
 from tests.unit.api.test_data import create
 from tests.unit.api.world import Client
@@ -259,8 +274,13 @@ def test_a_message_reads_alike_wherever_it_was_sent() -> None:
                 assert (told.application_tag, told.body_type) == (77, 8)
                 assert told.extension_data == b"extension"
                 assert message(found).priority == 6
-                for queue in (header.response_queue, header.admin_queue):
-                    assert queue is not None
+                assert told.message_class == 0
+                for queue, name in (
+                    (header.response_queue, "answers"),
+                    (header.admin_queue, "admin"),
+                ):
+                    assert isinstance(queue, DirectQueueFormatName)
+                    assert queue.direct_format_name.casefold() == rf"os:quorate\private$\{name}"
             local, remote = (message(one) for one in packets)
             differing = {
                 *("source_queue_manager", "queue_manager_address"),
@@ -276,6 +296,123 @@ def test_a_message_reads_alike_wherever_it_was_sent() -> None:
             assert local.security == remote.security
 
     run(main())
+
+
+@pytest.mark.spec("RR-2.2.5.1-10")
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_signature_is_read_as_it_was_sent(is_transactional: bool) -> None:
+    signer = new_signer("alice", 1024, 30)
+    transaction = secrets.token_bytes(16) if is_transactional else b""
+
+    async def main() -> None:
+        async with (
+            rpc_world() as elsewhere,
+            rpc_world() as made,
+            made.client(await made.leader()) as client,
+            elsewhere.client(await elsewhere.leader()) as sender,
+        ):
+            await create(client, transactional=is_transactional)
+            # As a program may write it: names are kept with other letters.
+            name = rf"DIRECT=TCP:{made.harness['n1'].host}\private$\ORDERS"
+            text = Message(
+                body=b"signed", authentication_level=AuthenticationLevel.SIG20, signer=signer
+            )
+            wanted = text.properties()
+            wanted.sender_id_type = 0  # whom the certificate is registered for is not known there
+            outgoing = data_pb2.OutgoingMessage(targets=[name], properties=wanted)
+            if is_transactional:
+                begin = data_pb2.BeginTransactionRequest(
+                    request=sender.next(), transaction=transaction
+                )
+                await sender.data.BeginTransaction(begin)
+            composing = data_pb2.ComposeRequest(messages=[outgoing], transaction=transaction)
+            composed = await sender.data.Compose(composing)
+            packet = signer.signed(composed.packets[0], text)
+            sent, _ = parse_user_message(packet, 0, len(packet))
+            outgoing = data_pb2.OutgoingMessage(targets=[name], packet=packet)
+            request = data_pb2.SendRequest(
+                request=sender.next(), messages=[outgoing], transaction=transaction
+            )
+            (result,) = (await sender.data.Send(request)).results
+            assert result.status == 0
+            if is_transactional:
+                end = data_pb2.EndTransactionRequest(request=sender.next(), transaction=transaction)
+                await sender.data.CommitTransaction(end)
+            found = message(await received(made))
+            assert found.security == sent.security
+            assert found.security is not None
+            assert found.security.sender_cert == signer.certificate
+            assert found.security.signature
+            assert found.properties == sent.properties
+
+    run(main())
+
+
+@pytest.mark.spec("RR-2.2.5.1-10")
+def test_an_acknowledgment_is_read_with_its_class() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await create(client)
+        await create(client, r".\private$\admin")
+        admin = r"DIRECT=OS:QUORATE\private$\admin"
+        (sent,) = await client.send(ORDERS, b"told", acknowledgements=1, administration_queue=admin)
+        reader = await world.reader()
+        found = message(await reader.start(await reader.open(admin), timeout_ms=INFINITE))
+        assert found.properties.message_class == 2, "it has reached its queue"
+        assert found.properties.correlation_id == sent.message_id
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-2.2.5.1-08", "RR-2.2.5.1-10")
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_a_reader_s_packet_is_the_stored_one_but_for_times_and_addresses(is_direct: bool) -> None:
+    own = bytes(range(16))
+    destination = (
+        DirectQueueFormatName(r"OS:quorate\private$\orders")
+        if is_direct
+        else PrivateQueueFormatNameId(QueueHost.DESTINATION, 7)
+    )
+    header = UserHeader(
+        own,
+        destination,
+        queue_manager_address=bytes(16) if is_direct else bytes(range(16, 32)),
+        sent_time=1_704_067_400,
+        message_id=9,
+        admin_queue=DirectQueueFormatName(r"OS:there\private$\admin"),
+        response_queue=DirectQueueFormatName(r"OS:there\private$\answers"),
+    )
+    made = UserMessage(
+        header,
+        MessagePropertiesHeader(
+            b"body", "label", message_class=0xC001, correlation_id=own + own[:4]
+        ),
+        security=SecurityHeader(1, security_id=own, signature=b"s" * 64, sender_cert=b"c" * 99),
+        time_to_reach_queue=60,
+        priority=5,
+    )
+    plain = write_packet(made)
+    stored = bytearray(plain)
+    attach_session_header(stored, SessionHeader(1, 0, 0, 1, 0))
+    assert len(stored) == len(plain) + 16
+    for packet in (plain, bytes(stored)):
+        read = reader_packet(packet, address="192.0.2.7", trailing=None)
+        assert len(read) == len(plain), "no SessionHeader"
+        changed = {at for at in range(len(plain)) if read[at] != plain[at]}
+        assert changed <= {*range(12, 16), *(range(32, 48) if is_direct else ())}
+        found, _ = parse_user_message(read, 0, len(read))
+        assert found.session is None
+        assert (found.properties, found.security) == (made.properties, made.security)
+
+
+@pytest.mark.spec("RR-2.2.5.1-05", "RR-2.2.5.5-01")
+def test_an_address_of_a_zone_says_which() -> None:
+    header = UserHeader(bytes(16), DirectQueueFormatName("OS:h\\q"), sent_time=1)
+    stored = write_packet(UserMessage(header, MessagePropertiesHeader(b"body")))
+    six = bytes.fromhex("fe800000000000000000000000000007")
+    for zone, scope in (("%3", 3), ("", 0), ("%eth0", 0)):
+        packet = reader_packet(stored, address="fe80::7" + zone, trailing=Trailing())
+        assert packet[32:48] == struct.pack("<HHI", 16, 6, scope) + six[:8]
+        assert packet[-28:] == struct.pack("<IHHI", 28, 16, 6, scope) + six
 
 
 @pytest.mark.spec("RR-2.2.5.1.1-01", "RR-2.2.6-05", "RR-3.1.4.7-39", "RR-3.1.4.7-40")

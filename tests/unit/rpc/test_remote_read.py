@@ -440,7 +440,7 @@ def test_a_packet_says_where_its_sender_is() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.6.1-01", "RR-3.1.6.2-01", "RR-3.1.6.2-02", "RR-3.1.6.2-03")
+@pytest.mark.spec("RR-3.1.6.1-01", "RR-3.1.6.2-01", "RR-3.1.6.2-02", "RR-3.1.6.2-03", "RR-2.2.4-01")
 def test_a_client_that_vanishes_gives_back_what_it_was_lent() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one")

@@ -1,14 +1,14 @@
 """Rules of remote read and management on a real node, each where it could be broken alone."""
 
 import asyncio
+import secrets
 from typing import Any
 
 import pytest
 
 from qm.names.format_name import parse_format_name
-from qm.names.guid import guid_text
 from qm.node.config.schema import MSMQ_PORT
-from qm.pb import control_pb2
+from qm.pb import control_pb2, data_pb2
 from qm.rpc.interface import Fault
 from qm.rpc.queue_formats import QUEUE_FORMAT, NotAName, WireFormat, format_of, text_of
 from qm.rpc.remote_management.interface import QMMGMT
@@ -32,6 +32,7 @@ from tests.unit.rpc.reading import (
     message,
     with_orders,
 )
+from tests.unit.rpc.test_management_values import send_in_transaction
 from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, info, queue
 from tests.unit.rpc.test_remote_read import in_world as reading
 
@@ -173,25 +174,6 @@ def test_messages_move_within_a_queue_and_nowhere_else() -> None:
     reading(scenario)
 
 
-@pytest.mark.spec("RR-2.2.3-06", "RR-2.2.3-07")
-def test_journals_and_dead_letters_are_opened_by_their_suffix() -> None:
-    async def scenario(world: RpcWorld, client: Client) -> None:
-        await create(client, journaling=True)
-        await client.send(ORDERS, b"kept")
-        reader = await world.reader()
-        assert await reader.receive(await reader.open()) == b"kept"
-        node = await world.harness.leader()
-        manager = node.cluster.view.ledger.manager
-        assert manager is not None
-        guid = guid_text(manager.identifier)
-        assert await reader.receive(await reader.open(f"{ORDERS};JOURNAL")) == b"kept"
-        for which in ("JOURNAL", "DEADLETTER", "DEADXACT"):
-            handle = await reader.open(f"MACHINE={guid};{which}")
-            assert (await reader.start(handle)).status == 0xC00E001B, "it is empty"
-
-    reading(scenario)
-
-
 @pytest.mark.spec("RR-3.1.4.7-14", "DM-3.1.7.1.11-02")
 def test_nothing_is_read_at_a_cursor_whose_message_is_gone() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
@@ -312,6 +294,15 @@ def test_active_queues_are_those_open_or_filled_and_counts_have_what_is_lent() -
         assert (await info(caller, queue(ORDERS), 7))[1] == [3]
         assert await reader.end(handle) == 0
         assert (await info(caller, queue(ORDERS), 7))[1] == [2]
+        exact = r"DIRECT=OS:QUORATE\private$\exact"
+        await create(client, r".\private$\exact", transactional=True)
+        await send_in_transaction(client, exact, b"one", b"two")
+        transaction = secrets.token_bytes(16)
+        begin = data_pb2.BeginTransactionRequest(request=client.next(), transaction=transaction)
+        await client.data.BeginTransaction(begin)
+        taken = await client.receive(await client.open(exact), transaction=transaction)
+        assert len(taken.messages.properties) == 1, "locked by a transaction"
+        assert (await info(caller, queue(exact), 7))[1] == [2]
 
     in_world(scenario)
 

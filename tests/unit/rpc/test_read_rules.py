@@ -1,0 +1,317 @@
+"""Rules of remote read, each where it could be broken alone [MS-MQRR 3.1.4.5 to 3.1.4.15]."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from qm.node.config.schema import RpcSection
+from qm.pb import data_pb2
+from qm.rpc.remote_management.interface import QMMGMT
+from qm.rpc.remote_read import interface as mqrr
+from qm.rpc.remote_read import service
+from qm.rpc.remote_read.interface import REMOTE_READ
+from tests.cluster.harness import run, until
+from tests.unit.api.test_data import create
+from tests.unit.api.world import Client, eventually
+from tests.unit.rpc.reading import (
+    ACK,
+    INFINITE,
+    NACK,
+    PEEK_CURRENT,
+    PEEK_NEXT,
+    RECEIVE,
+    RpcWorld,
+    body,
+    message,
+    rpc_world,
+    with_orders,
+)
+from tests.unit.rpc.test_management_values import send_in_transaction
+from tests.unit.rpc.test_read_receives import (
+    CANCELLED,
+    INVALID,
+    PEEK_AFTER,
+    PEEK_AT,
+    PEEK_BEFORE,
+    TAKE_AFTER,
+    TAKE_AT,
+    TAKE_BEFORE,
+    TIMEOUT,
+    TRANSACTION,
+    entries,
+    keys_of,
+)
+from tests.unit.rpc.test_remote_management import act, queue
+from tests.unit.rpc.test_remote_read import in_world, waits
+
+DENIED, LOCKED, NO_RESOURCES = 0xC00E0025, 0xC00E009C, 0xC00E0027
+NT_INVALID_PARAMETER = 0xC000000D
+EXACT = r"DIRECT=OS:QUORATE\private$\exact"
+
+
+# What is asked for -------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RR-3.1.4.7-05")
+def test_there_are_nine_actions() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        reader = await world.reader()
+        handle = await reader.open()
+        (key,) = await keys_of(reader, handle, 1)
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        for action in (
+            *(1, 2, 0x10, 0x20, 0x4000_0000, 0x4000_000F, 0x4000_0013, 0x4000_001F, 0x4000_0023),
+            *(0x4000_0030, 0x7FFF_FFFF, 0x8000_0002, 0x8000_0010, 0xC000_0010, INFINITE),
+        ):
+            for more in ({}, {"lookup": key}, {"cursor": cursor}, {"timeout_ms": 9}):
+                found = await reader.start(handle, action, **more)
+                assert (found.status, found.sections) == (INVALID, None), hex(action)
+        assert entries(world) == 0
+        assert await reader.receive(handle) == b"one"
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.7-09")
+def test_who_may_only_peek_takes_nothing_by_any_action() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two", b"three")
+        reader = await world.reader()
+        handle = await reader.open(access=0x20)
+        _, two, _ = await keys_of(reader, handle, 3)
+        for opnum in (7, 13):
+            for action in (RECEIVE, TAKE_AT, TAKE_AFTER, TAKE_BEFORE):
+                given = reader.start_values(handle, action, lookup=two if action else 0)
+                found = await reader.call(opnum, given)
+                assert (found.status, found.sections) == (DENIED, None), hex(action)
+                assert entries(world) == 0
+        for action, text in ((PEEK_AT, b"two"), (PEEK_AFTER, b"three"), (PEEK_BEFORE, b"one")):
+            assert body(await reader.start(handle, action, lookup=two)) == text
+        assert await keys_of(reader, handle, 3), "nothing is locked"
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.7-12", "RR-3.1.4.7-13", "RR-3.1.4.4-03")
+def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two", b"three", b"four", b"five")
+        reader = await world.reader()
+        handle = await reader.open()
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+
+        async def seen(action: int) -> bytes:
+            return body(await reader.start(handle, action, cursor=cursor))
+
+        for _ in range(3):
+            assert await seen(PEEK_CURRENT) == b"one", "it stays"
+        assert await seen(PEEK_NEXT) == b"two"
+        for _ in range(3):
+            assert await seen(PEEK_CURRENT) == b"two"
+        assert await reader.receive(handle, cursor=cursor) == b"two", "not the first of the queue"
+        assert await reader.receive(handle, cursor=cursor) == b"three", "it has advanced"
+        assert await seen(PEEK_CURRENT) == b"four"
+        assert await seen(PEEK_NEXT) == b"five"
+        assert await reader.receive(handle) == b"one", "whatever other reads take"
+        assert await seen(PEEK_CURRENT) == b"five"
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.1.3-02")
+def test_a_number_is_taken_while_its_call_waits() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client)
+        reader = await world.reader()
+        handle, other = await reader.open(), await reader.open()
+        waiting = asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE, request=7))
+        await until(lambda: waits(world)._count == 1)
+        for action in (RECEIVE, PEEK_CURRENT):
+            for timeout_ms in (0, 20):
+                found = await reader.start(handle, action, timeout_ms=timeout_ms, request=7)
+                assert found.status == INVALID
+        assert (await reader.start(other, request=7)).status == TIMEOUT, "another handle's"
+        assert not waiting.done()
+        assert (await reader.call(8, mqrr.RequestIn(handle, 7))).status == 0
+        assert (await waiting).status == CANCELLED
+        assert (await reader.start(handle, request=7)).status == TIMEOUT, "it is free again"
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.2.2-01")
+def test_the_cleanup_time_is_five_minutes_and_never_none() -> None:
+    assert RpcSection().return_after_minutes == 5
+    assert msgspec.convert({"return_after_minutes": 1}, RpcSection).return_after_minutes == 1
+    for minutes in (0, -1, 0.5):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert({"return_after_minutes": minutes}, RpcSection)
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        windows = (await world.harness.leader()).service.windows
+        assert windows._remote_read._settings.cleanup_after_s == 300.0
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.7-30")
+def test_when_it_came_is_not_when_it_was_sent() -> None:
+    async def main() -> None:
+        async with (
+            rpc_world() as elsewhere,
+            rpc_world() as made,
+            made.client(await made.leader()) as client,
+            elsewhere.client(await elsewhere.leader()) as sender,
+        ):
+            await create(client)
+            name = rf"DIRECT=TCP:{made.harness['n1'].host}\private$\orders"
+            caller = await elsewhere.caller(QMMGMT)
+            await sender.send(name, b"first")
+            reader = await made.reader()
+            handle = await reader.open()
+            assert body(await reader.start(handle, timeout_ms=INFINITE)) == b"first"
+            assert await act(caller, queue(name), "PAUSE") == 0
+            await sender.send(name, b"held")
+            await asyncio.sleep(2.1)
+            assert await act(caller, queue(name), "RESUME") == 0
+            for action in (PEEK_CURRENT, RECEIVE):
+                found = await reader.start(handle, action, timeout_ms=INFINITE)
+                assert body(found) == b"held"
+                assert 2 <= found.arrived - message(found).user_header.sent_time < 60
+
+    run(main())
+
+
+# Moving ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RR-3.1.4.10-02", "RR-3.1.4.10-08", "RR-3.1.4.11-01")
+def test_nothing_moves_to_where_it_is_or_away_from_who_has_it() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await create(client, r".\private$\exact", transactional=True)
+        await send_in_transaction(client, EXACT, b"one")
+        reader = await world.reader()
+        opening = REMOTE_READ.operations[11].takes
+        given = mqrr.OpenIn(queue(EXACT).what.value, 4, 0, bytes(16), 1, 6, 1, 7601, 1)
+        stub = opening.marshal(given)
+        made = await reader.client.raw_call(REMOTE_READ, 11, stub)
+        assert len(made) == 28, "a context, a handle, and no HRESULT"
+        itself = mqrr.MoveHandle(int.from_bytes(made[:8], "little"), made[8:])
+        whole = await reader.open(EXACT)
+        later = await reader.open(EXACT + ";later", 4, for_move=True)
+        from_later = await reader.open(EXACT + ";later")
+        key = 7 << 56 | (await reader.start(whole, PEEK_CURRENT)).sequence
+
+        async def moves(source: bytes, context: int) -> int:
+            move = mqrr.MoveIn(source, context, key, bytes(16))
+            return int((await reader.call(10, move)).status)
+
+        assert await moves(whole, itself.move_context) == NT_INVALID_PARAMETER
+        assert await moves(from_later, later.move_context) == NT_INVALID_PARAMETER
+        begin = data_pb2.BeginTransactionRequest(request=client.next(), transaction=TRANSACTION)
+        await client.data.BeginTransaction(begin)
+        taken = await client.receive(await client.open(EXACT), transaction=TRANSACTION)
+        assert len(taken.messages.properties) == 1
+        assert await moves(whole, later.move_context) == LOCKED, "a transaction has it"
+        end = data_pb2.EndTransactionRequest(request=client.next(), transaction=TRANSACTION)
+        await client.data.AbortTransaction(end)
+        assert await moves(whole, later.move_context) == 0
+        assert body(await reader.start(from_later, PEEK_CURRENT)) == b"one"
+
+    in_world(scenario)
+
+
+# Ending ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RR-3.1.4.15-02", "RR-2.2.8-01")
+def test_without_a_transaction_its_method_accepts_and_returns() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two")
+        reader, other = await world.reader(), await world.reader()
+        handle, theirs = await reader.open(), await other.open()
+
+        async def taken(ack: int) -> bytes:
+            given = reader.start_values(handle)
+            assert given.transaction == bytes(16)
+            found = await reader.call(13, given)
+            assert (await reader.call(15, mqrr.EndIn(handle, ack, given.request))).status == 0
+            return body(found)
+
+        assert await taken(NACK) == b"one"
+        assert body(await other.start(theirs, PEEK_CURRENT)) == b"one"
+        assert await taken(ACK) == b"one"
+        assert body(await other.start(theirs, PEEK_CURRENT)) == b"two"
+        given = reader.start_values(handle)
+        for at in range(16):  # one bit anywhere is a transaction
+            given.transaction = bytes(at) + b"\1" + bytes(15 - at)
+            assert (await reader.call(13, given)).status == 0xC00E0051
+        assert await taken(ACK) == b"two"
+        assert (await other.start(theirs, PEEK_CURRENT)).status == TIMEOUT
+
+    in_world(scenario)
+
+
+# Limits and counters -----------------------------------------------------------------------
+
+
+@pytest.mark.spec("RR-OUR-2-01")
+def test_one_handle_has_so_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "READS_PER_QUEUE_MAX", 3)
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        reader = await world.reader()
+        handle, other = await reader.open(), await reader.open()
+        assert body(await reader.start(handle, request=1)) == b"one"
+        waiting = [
+            asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE, request=number))
+            for number in (2, 3)
+        ]
+        await until(lambda: waits(world)._count == 2)
+        for action in (RECEIVE, PEEK_CURRENT):
+            assert (await reader.start(handle, action, request=4)).status == NO_RESOURCES
+        assert (await reader.start(other, request=4)).status == TIMEOUT, "another has its own"
+        assert await reader.end(handle, ACK, request=1) == 0
+        assert (await reader.start(handle, request=4)).status == TIMEOUT, "there is room again"
+        assert await reader.close(handle) == 0
+        assert [(await one).status for one in waiting] == [CANCELLED] * 2
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-OUR-2-03")
+def test_what_goes_back_is_counted_by_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two")
+        metrics = (await world.leader()).metrics
+
+        def counted() -> dict[str, float]:
+            returned = metrics.counter("quorate_remote_reads_returned_total")
+            causes = ("refused", "close", "rundown", "timeout")
+            return {cause: returned.labels(cause)._value.get() for cause in causes}
+
+        reader = await world.reader()
+        handle = await reader.open()
+        assert (await reader.start(handle)).status == 0
+        assert await reader.end(handle, NACK) == 0
+        assert counted() == {"refused": 1, "close": 0, "rundown": 0, "timeout": 0}
+        for _ in range(2):
+            assert (await reader.start(handle)).status == 0
+        assert await reader.close(handle) == 0
+        assert counted() == {"refused": 1, "close": 2, "rundown": 0, "timeout": 0}
+        handle = await reader.open()
+        assert (await reader.start(handle)).status == 0
+        reader.client.close()
+        await eventually(lambda: _soon(counted), lambda found: found["rundown"] == 1)
+        assert counted() == {"refused": 1, "close": 2, "rundown": 1, "timeout": 0}
+
+    in_world(scenario)
+
+
+async def _soon(look: Any) -> Any:
+    await asyncio.sleep(0.01)
+    return look()
