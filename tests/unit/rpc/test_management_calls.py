@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qm.pb import control_pb2, control_pb2_grpc
+from qm.pb import control_pb2, control_pb2_grpc, data_pb2
 from qm.rpc.client import RpcClient
 from qm.rpc.endpoint_mapper import MAPPER, MapIn, port_of_tower, tower_of
 from qm.rpc.interface import Fault
@@ -197,7 +197,9 @@ def test_stubs_and_levels_are_judged_before_a_method_is_called() -> None:
 @pytest.mark.spec("MR-3.1.4-03", "MR-3.1.4-06", "MR-3.1.4-07", "MR-3.1.4-08")
 def test_who_may_ask_and_act() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
-        await with_orders(client, b"one")
+        await create(client, journaling=True)
+        await client.send(ORDERS, b"one")
+        await client.open(ORDERS + ";later", access=data_pb2.MOVE_ACCESS)
         await client.send(AWAY, b"out")
         bob = await world.caller(QMMGMT, "bob")
         for number in range(1, 7):
@@ -214,6 +216,10 @@ def test_who_may_ask_and_act() -> None:
             acl = [control_pb2.Ace(principal="bob", rights=rights)]
             await client.queues.SetAcl(control_pb2.SetAclRequest(queue=name, entries=acl))
             assert await info(bob, queue(ORDERS), COUNT) == wanted
+            # Of what belongs to a queue, whoever has the queue's right is told.
+            for part in (";JOURNAL", ";later"):
+                status, _ = await info(bob, queue(ORDERS + part), COUNT)
+                assert status == wanted[0], part
         alice = await world.caller(QMMGMT)
         assert await info(alice, queue(ORDERS), COUNT) == (0, [1]), "an administrator"
         assert await info(alice, MACHINE, 4) == (0, ["CONNECTED"])

@@ -8,6 +8,8 @@ import pytest
 
 from qm.node.config.schema import RpcSection
 from qm.pb import data_pb2
+from qm.rpc.association import groups
+from qm.rpc.interface import Fault
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read import service
@@ -19,6 +21,7 @@ from tests.unit.rpc.reading import (
     ACK,
     INFINITE,
     NACK,
+    ORDERS,
     PEEK_CURRENT,
     PEEK_NEXT,
     RECEIVE,
@@ -32,6 +35,7 @@ from tests.unit.rpc.test_management_values import send_in_transaction
 from tests.unit.rpc.test_read_receives import (
     CANCELLED,
     INVALID,
+    INVALID_HANDLE,
     PEEK_AFTER,
     PEEK_AT,
     PEEK_BEFORE,
@@ -42,6 +46,7 @@ from tests.unit.rpc.test_read_receives import (
     TRANSACTION,
     entries,
     keys_of,
+    opened_queues,
 )
 from tests.unit.rpc.test_remote_management import act, queue
 from tests.unit.rpc.test_remote_read import in_world, waits
@@ -121,7 +126,7 @@ def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.1.3-02")
+@pytest.mark.spec("RR-3.1.1.3-02", "RR-3.1.4.9-04", "RR-3.1.4.9-05")
 def test_a_number_is_taken_while_its_call_waits() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client)
@@ -134,6 +139,12 @@ def test_a_number_is_taken_while_its_call_waits() -> None:
                 found = await reader.start(handle, action, timeout_ms=timeout_ms, request=7)
                 assert found.status == INVALID
         assert (await reader.start(other, request=7)).status == TIMEOUT, "another handle's"
+        for opnum in (9, 15):
+            for number in (7, 8):  # a call that waits is an entry, but nothing that could end
+                ended = await reader.call(opnum, mqrr.EndIn(handle, ACK, number))
+                assert ended.status == INVALID
+                ended = await reader.call(opnum, mqrr.EndIn(other, ACK, number))
+                assert ended.status == INVALID_HANDLE
         assert not waiting.done()
         assert (await reader.call(8, mqrr.RequestIn(handle, 7))).status == 0
         assert (await waiting).status == CANCELLED
@@ -255,6 +266,31 @@ def test_without_a_transaction_its_method_accepts_and_returns() -> None:
     in_world(scenario)
 
 
+@pytest.mark.spec("RR-3.1.4.8-06")
+def test_what_is_being_lent_as_its_call_is_cancelled_goes_back() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client)
+        reader, other = await world.reader(), await world.reader()
+        handle, theirs = await reader.open(), await other.open()
+        for number in range(3):
+            waiting = asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE, request=7))
+            await until(lambda: waits(world)._count == 1)
+            read = next(one.reads[7] for one in opened_queues(world) if 7 in one.reads)
+            sending = asyncio.ensure_future(client.send(ORDERS, b"%d" % number))
+            while not read._is_trying:  # type: ignore[attr-defined]
+                await asyncio.sleep(0)
+            read.cancel()  # in the middle of a proposal, which is too short to be met by a call
+            assert (await waiting).status == CANCELLED
+            await sending
+            async with asyncio.timeout(20):
+                found = await other.start(theirs, timeout_ms=INFINITE)
+            assert body(found) == b"%d" % number, "not locked by a call that has ended"
+            assert await other.end(theirs) == 0
+            assert entries(world) == 0
+
+    in_world(scenario)
+
+
 # Limits and counters -----------------------------------------------------------------------
 
 
@@ -279,6 +315,31 @@ def test_one_handle_has_so_many_requests(monkeypatch: pytest.MonkeyPatch) -> Non
         assert (await reader.start(handle, request=4)).status == TIMEOUT, "there is room again"
         assert await reader.close(handle) == 0
         assert [(await one).status for one in waiting] == [CANCELLED] * 2
+
+    in_world(scenario)
+
+
+def test_an_open_beyond_the_limit_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "HANDLES_PER_GROUP_MAX", 3)
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        reader, other = await world.reader(), await world.reader()
+        handles = [await reader.open() for _ in range(3)]
+        for for_move, access in ((False, 1), (False, 0x20), (True, 4)):
+            with pytest.raises(Fault) as full:
+                await reader.open(access=access, for_move=for_move)
+            assert full.value.status == 0x1C010014
+        for handle in handles:
+            assert await reader.close(handle) == 0
+
+        async def alone() -> bool:
+            try:
+                return bool(await other.open(share=1))
+            except Fault:
+                return False
+
+        assert await eventually(alone, bool), "none is open any more"
 
     in_world(scenario)
 
