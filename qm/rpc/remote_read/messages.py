@@ -84,16 +84,17 @@ class ReaderMessages:
         return full_path(manager.computer_name, queue.record.pathname), is_valid
 
     def _sender_address(self, local: str, queue_manager: Guid) -> str:
-        """Return the address that a queue manager speaks from, "" if it is bound to none.
+        """Return the address that a queue manager speaks from, "" if that is not known.
 
-        What this cluster's clients sent is from where the reader has found it.
+        One that is bound to none, or pinned to networks, was counted where it was first seen. What
+        this cluster's clients sent is from where the reader has found it.
         """
         view = self._ports.cluster.view
         manager = view.ledger.manager
         if manager is not None and manager.identifier == queue_manager:
             return local
         peer = get_peer(view, queue_manager)
-        return "" if peer is None else peer.address
+        return "" if peer is None else peer.address or peer.counted_at
 
     def _subqueue(self, queue_id: int) -> str:
         queue = self._ports.cluster.view.ledger.queue(queue_id)

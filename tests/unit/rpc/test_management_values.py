@@ -286,6 +286,9 @@ def test_what_is_in_a_queue_its_journal_and_its_subqueues() -> None:
         await client.receive(opened, 2)
         for short in ("later", "sooner"):
             await client.open(f"{ORDERS};{short}", access=data_pb2.MOVE_ACCESS)
+        await create(client, r".\private$\other")
+        other = r"DIRECT=OS:QUORATE\private$\other;third"
+        await client.open(other, access=data_pb2.MOVE_ACCESS)
         count, size, journal_count, journal_size, subqueues, names = (
             one.value for one in await values(caller, queue(ORDERS), *asked)
         )

@@ -2,6 +2,7 @@
 
 import secrets
 import struct
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -251,6 +252,7 @@ async def received(world: RpcWorld) -> mqrr.StartOut:
 
 
 @pytest.mark.spec("RR-2.2.5.1-08", "RR-2.2.5.1-09", "RR-2.2.5.1-10", "RR-2.2.5.1-11")
+@pytest.mark.spec("RR-2.2.5.1-04")
 def test_a_message_reads_alike_wherever_it_was_sent() -> None:
     async def main() -> None:
         async with (
@@ -281,6 +283,12 @@ def test_a_message_reads_alike_wherever_it_was_sent() -> None:
                 ):
                     assert isinstance(queue, DirectQueueFormatName)
                     assert queue.direct_format_name.casefold() == rf"os:quorate\private$\{name}"
+            # Where the other queue manager speaks from stands in both places.
+            away = packet_of(packets[1])
+            address = away[40:44]
+            assert str(ip_address(address)) in ("127.0.0.1", elsewhere.harness["n1"].host)
+            assert away[32:48] == struct.pack("<HHI", 4, 1, 0) + address + bytes(4)
+            assert away[-28:] == struct.pack("<IHHI", 28, 4, 1, 0) + address + bytes(12)
             local, remote = (message(one) for one in packets)
             differing = {
                 *("source_queue_manager", "queue_manager_address"),
