@@ -73,6 +73,7 @@ def texts_of() -> dict[str, Callable[..., str]]:
         "message_id": message_id_text,
         "plain": plain,
         "amount": amount,
+        "age": age,
         "query": lambda values: urlencode(values, quote_via=quote),
     }
 
@@ -96,6 +97,16 @@ def plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(plain, value))
     return str(value)
+
+
+def age(seconds: int) -> str:
+    """Return how long ago as text, in its two largest units."""
+    left, parts = max(seconds, 0), []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, length)
+        if count or parts or unit == "s":
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
 
 
 def amount(count: int) -> str:

@@ -1,9 +1,10 @@
 """The overview, and the pages of queues: each is a few calls of the public API."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from qm.archive.reasons import reason_name
@@ -16,13 +17,26 @@ from qm.console.page_group import PAGE_ITEMS, PageGroup, number, see
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 
-SORT_QUEUES_MAX: Final = 20_000
-"""Queues that are read for one list: it is sorted here."""
-_SORTS: Final[Mapping[str, Callable[[pb.Queue], Any]]] = {
-    "name": lambda queue: queue.path_name.lower(),
-    "messages": lambda queue: -queue.message_count,
-    "bytes": lambda queue: -queue.total_bytes,
-}
+
+class Column(msgspec.Struct, frozen=True):
+    """A column that a list of queues can be sorted by."""
+
+    name: str
+    title: str
+    order: pb.QueueOrder.ValueType
+    is_greatest_first: bool = False
+    """Unless asked otherwise."""
+
+
+SEARCHED_QUEUES_MAX: Final = 20_000
+_COLUMNS: Final = (
+    Column("name", "Queue", pb.BY_NAME),
+    Column("messages", "Messages", pb.BY_MESSAGES, is_greatest_first=True),
+    Column("bytes", "Bytes", pb.BY_BYTES, is_greatest_first=True),
+    Column("age", "Oldest", pb.BY_AGE, is_greatest_first=True),
+    Column("quota", "Quota", pb.BY_QUOTA, is_greatest_first=True),
+)
+_WAYS: Final = {"up": False, "down": True}
 MESSAGE_ID_BYTES: Final = 20
 SCANNED_ITEMS: Final = 1_000
 """Messages that a call looks at where few are shown."""
@@ -91,31 +105,40 @@ class Pages(PageGroup):
             reply = await self.call(request, lambda s: s.queues.ListQueues, wanted)
             found += [queue for queue in reply.queues if not queue.is_deleting]
             token = reply.page_token
-            if not token or len(found) >= SORT_QUEUES_MAX:
+            if not token or len(found) >= SEARCHED_QUEUES_MAX:
                 return found
 
     async def _queues(self, request: web.Request) -> web.Response:
         asked = request.query
         text, sort, kind = asked.get("filter", ""), asked.get("sort", "name"), asked.get("kind", "")
-        if sort not in _SORTS or (kind and kind not in _KINDS):
+        column = next((one for one in _COLUMNS if one.name == sort), None)
+        if column is None or (kind and kind not in _KINDS):
             raise web.HTTPBadRequest(reason="there is no such order or kind of queue")
-        kinds = [pb.QueueKind.Value(kind.upper())] if kind else []
-        pattern = f"*{text}*" if text else ""
-        found = sorted(await self._all_queues(request, pattern, kinds), key=_SORTS[sort])
+        is_descending = _WAYS.get(asked.get("way", ""), column.is_greatest_first)
         first = number(asked.get("first", "0"))
-        shown = found[first : first + PAGE_ITEMS]
+        wanted = pb.ListQueuesRequest(
+            page_size=PAGE_ITEMS,
+            page_token=str(first),
+            pattern=f"*{text}*" if text else "",
+            kinds=[pb.QueueKind.Value(kind.upper())] if kind else [],
+            order=column.order,
+            is_descending=is_descending,
+            with_statistics=True,
+        )
+        reply = await self.call(request, lambda s: s.queues.ListQueues, wanted)
         return self.render(
             request,
             "queues.html.j2",
-            queues=shown,
-            count=len(found),
+            queues=reply.queues,
+            count=reply.total_count,
+            now_s=reply.now_ms // 1000,
             first=first,
             page_items=PAGE_ITEMS,
-            filter=text,
+            chosen={"filter": text, "kind": kind},
             sort=sort,
-            kind=kind,
+            way="down" if is_descending else "up",
             kinds=_KINDS,
-            sorts=list(_SORTS),
+            columns=_COLUMNS,
             fields=ATTRIBUTES,
         )
 

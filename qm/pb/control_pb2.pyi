@@ -97,6 +97,36 @@ SYSTEM: QueueType.ValueType  # 2
 CONNECTOR_QUEUE: QueueType.ValueType  # 3
 Global___QueueType: _TypeAlias = QueueType  # noqa: Y015
 
+class _QueueOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _QueueOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QueueOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BY_ID: _QueueOrder.ValueType  # 0
+    """As they were made; such a list costs least."""
+    BY_NAME: _QueueOrder.ValueType  # 1
+    BY_MESSAGES: _QueueOrder.ValueType  # 2
+    BY_BYTES: _QueueOrder.ValueType  # 3
+    BY_AGE: _QueueOrder.ValueType  # 4
+    """Of the oldest message; queues without one come first."""
+    BY_QUOTA: _QueueOrder.ValueType  # 5
+    """Used part of the quota; queues without a quota come first."""
+
+class QueueOrder(_QueueOrder, metaclass=_QueueOrderEnumTypeWrapper):
+    """What a list of queues is sorted by, the least first."""
+
+BY_ID: QueueOrder.ValueType  # 0
+"""As they were made; such a list costs least."""
+BY_NAME: QueueOrder.ValueType  # 1
+BY_MESSAGES: QueueOrder.ValueType  # 2
+BY_BYTES: QueueOrder.ValueType  # 3
+BY_AGE: QueueOrder.ValueType  # 4
+"""Of the oldest message; queues without one come first."""
+BY_QUOTA: QueueOrder.ValueType  # 5
+"""Used part of the quota; queues without a quota come first."""
+Global___QueueOrder: _TypeAlias = QueueOrder  # noqa: Y015
+
 class _AceType:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1079,7 +1109,9 @@ class Queue(_message.Message):
     version: _builtins.int
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Value]:
-        """The fields below are set by GetQueue and CreateQueue only."""
+        """The fields below are set by GetQueue and CreateQueue only; statistics by ListQueues, too, if they
+        are wanted.
+        """
 
     @_builtins.property
     def statistics(self) -> Global___QueueStatistics: ...
@@ -1272,10 +1304,17 @@ class ListQueuesRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     KINDS_FIELD_NUMBER: _builtins.int
     PATTERN_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    IS_DESCENDING_FIELD_NUMBER: _builtins.int
+    WITH_STATISTICS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     page_token: _builtins.str
     pattern: _builtins.str
     """Shell pattern on the path name, case-insensitive; "": all."""
+    order: Global___QueueOrder.ValueType
+    is_descending: _builtins.bool
+    """With an order: the greatest first."""
+    with_statistics: _builtins.bool
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___QueueKind.ValueType]:
         """Empty: application queues."""
@@ -1287,10 +1326,13 @@ class ListQueuesRequest(_message.Message):
         page_token: _builtins.str = ...,
         kinds: _abc.Iterable[Global___QueueKind.ValueType] | None = ...,
         pattern: _builtins.str = ...,
+        order: Global___QueueOrder.ValueType = ...,
+        is_descending: _builtins.bool = ...,
+        with_statistics: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kinds", b"kinds", "page_size", b"page_size", "page_token", b"page_token", "pattern", b"pattern"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_descending", b"is_descending", "kinds", b"kinds", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "pattern", b"pattern", "with_statistics", b"with_statistics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1302,7 +1344,13 @@ class ListQueuesReply(_message.Message):
 
     QUEUES_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
     page_token: _builtins.str
+    total_count: _builtins.int
+    """With an order: how many queues all pages have together."""
+    now_ms: _builtins.int
+    """Cluster time, from which ages count."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___Queue]: ...
     def __init__(
@@ -1310,10 +1358,12 @@ class ListQueuesReply(_message.Message):
         *,
         queues: _abc.Iterable[Global___Queue] | None = ...,
         page_token: _builtins.str = ...,
+        total_count: _builtins.int = ...,
+        now_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["now_ms", b"now_ms", "page_token", b"page_token", "queues", b"queues", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

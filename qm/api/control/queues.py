@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from enum import IntFlag
-from fnmatch import fnmatch
 from typing import Any, Final, TypeAlias
 
 import msgspec
 from typing_extensions import override
 
+from qm.api.control.queue_lists import KINDS, TYPES, QueueLists, shown_statistics
 from qm.api.convert.acl import (
     changed_descriptor,
     check_manager_list,
@@ -25,17 +25,13 @@ from qm.api.convert.values import encode_values, shown_value
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import InvalidArgument, MsmqError, NotPermitted, QuotaReached, check
 from qm.api.gate.identity import Principal, Role
-from qm.api.gate.pages import number_after, page_size, token_of
 from qm.api.propose.control_once import UNNUMBERED, Decider, made_identifier
 from qm.cluster.cluster import Cluster
 from qm.model.queries import (
-    QueueInfo,
     View,
     find_by_path,
-    format_name_of_queue,
     list_clients,
     list_opens,
-    list_queues,
     queue_manager,
     queue_properties,
     queue_statistics,
@@ -59,7 +55,6 @@ from qm.model.values.commands import (
     SetQueue,
     SetQueueManager,
 )
-from qm.model.values.elements import QueueKind
 from qm.model.values.limits import APPLY_VERSION, QUEUES_PER_PRINCIPAL_MAX, QUOTA_QUEUES
 from qm.model.values.records import Queue, QueueManager
 from qm.names.errors import QueueNameError
@@ -70,7 +65,6 @@ from qm.security.access import effective_sids
 from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 
-PATTERN_MAX_CHARS: Final = 256
 PRINCIPALS_SHOWN_MAX: Final = 1_000
 OPENS_COUNTED_MAX: Final = 1_000
 _SECRET: Final = frozenset({"sealed_private_keys"})
@@ -88,6 +82,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     def __init__(self, cluster: Cluster, decider: Decider) -> None:
         self._cluster = cluster
         self._decider = decider
+        self._lists = QueueLists(cluster)
 
     @property
     def _view(self) -> View:
@@ -201,21 +196,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     async def ListQueues(
         self, request: pb.ListQueuesRequest, context: Context
     ) -> pb.ListQueuesReply:
-        if len(request.pattern) > PATTERN_MAX_CHARS:
-            raise InvalidArgument("pattern", f"at most {PATTERN_MAX_CHARS} characters")
-        size = page_size(request.page_size)
-        after = number_after(request.page_token)
-        kinds = _kinds(request)
-        await self._cluster.read_barrier()
-        page = list_queues(self._view, after=after or 0, limit=size, kinds=kinds)
-        pattern = request.pattern.lower()
-        shown = [
-            _listed(one, format_name_of_queue(self._view, one.queue_id))
-            for one in page.items
-            if (not pattern or fnmatch(one.pathname.lower(), pattern))
-            and self._may_see(one.queue_id, caller())
-        ]
-        return pb.ListQueuesReply(queues=shown, page_token=token_of(page.next))
+        who = caller()
+        return await self._lists.page(request, context, lambda found: self._may_see(found, who))
 
     @override
     async def GetQueue(self, request: pb.GetQueueRequest, context: Context) -> pb.Queue:
@@ -355,35 +337,28 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     ) -> bool:
         if who.role in _READERS_OF_ALL:
             return True
-        queue = self._queue(queue_id)
-        if queue.record.parent_queue:
-            queue = self._queue(queue.record.parent_queue)
-        return is_granted_on_queue(queue, who.sids, access)
+        ledger = self._view.ledger
+        queue = ledger.passing_queue(queue_id)
+        if queue is not None and queue.record.parent_queue:
+            queue = ledger.passing_queue(queue.record.parent_queue)
+        if queue is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        return is_granted_on_queue(queue, with_groups(ledger, who.sids), access)
 
     def _shown_queue(self, queue_id: int) -> pb.Queue:
         found = queue_properties(self._view, queue_id)
-        statistics = queue_statistics(self._view, queue_id)
-        if found is None or statistics is None:
+        counted = queue_statistics(self._view, queue_id)
+        if found is None or counted is None:
             raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
         record = found.attributes
         opens = list_opens(self._view, queue_id=queue_id, limit=OPENS_COUNTED_MAX)
-        shown = pb.QueueStatistics(
-            locked_count=statistics.locked_count,
-            hidden_count=statistics.hidden_count,
-            count_by_priority=statistics.count_by_priority,
-            subqueue_bytes=statistics.subqueue_bytes,
-            quota_used_bytes=statistics.quota_used_bytes,
-            quota_bytes=statistics.quota_bytes,
-            arrival_count=statistics.arrival_count,
-            removal_count=statistics.removal_count,
-            oldest_arrival_time_s=statistics.oldest_arrival_time,
-            open_count=len(opens.items),
-        )
+        shown = shown_statistics(counted)
+        shown.open_count = len(opens.items)
         return pb.Queue(
             queue_id=queue_id,
             identifier=record.identifier,
-            kind=_KINDS[record.kind],
-            type=_TYPES[record.queue_type],
+            kind=KINDS[record.kind],
+            type=TYPES[record.queue_type],
             path_name=record.pathname,
             format_name=found.format_name,
             label=record.label,
@@ -391,8 +366,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             is_journaling=record.journaling,
             is_deleting=record.is_deleting,
             parent_queue_id=record.parent_queue,
-            message_count=statistics.message_count,
-            total_bytes=statistics.total_bytes,
+            message_count=counted.message_count,
+            total_bytes=counted.total_bytes,
             attributes=_shown(record),
             statistics=shown,
             subqueue_ids=found.subqueues,
@@ -401,36 +376,6 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             version=record.version,
             uses=[use.value for use in queue_uses(self._view, queue_id, caller().sids)],
         )
-
-
-_KINDS: Final = dict(zip(QueueKind, pb.QueueKind.values(), strict=True))
-_TYPES: Final = pb.QueueType.values()
-
-
-def _kinds(request: pb.ListQueuesRequest) -> frozenset[QueueKind]:
-    try:
-        wanted = frozenset(QueueKind(int(kind)) for kind in request.kinds)
-    except ValueError as error:
-        raise InvalidArgument("kinds", str(error)) from None
-    return wanted or frozenset({QueueKind.APPLICATION})
-
-
-def _listed(info: QueueInfo, format_name: str) -> pb.Queue:
-    return pb.Queue(
-        queue_id=info.queue_id,
-        identifier=info.identifier,
-        kind=_KINDS[info.kind],
-        type=_TYPES[info.queue_type],
-        path_name=info.pathname,
-        format_name=format_name,
-        label=info.label,
-        is_transactional=info.transactional,
-        is_journaling=info.journaling,
-        is_deleting=info.is_deleting,
-        parent_queue_id=info.parent_queue,
-        message_count=info.message_count,
-        total_bytes=info.total_bytes,
-    )
 
 
 def _shown(record: Queue | QueueManager) -> dict[str, pb.Value]:

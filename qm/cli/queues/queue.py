@@ -27,9 +27,11 @@ _SUMMARY = (
     *("path_name", "format_name", "queue_id", "kind", "type"),
     *("messages", "bytes", "transactional", "journaling", "label"),
 )
-_DETAILED = {"oldest_s", "arrived", "removed", "locked", "opened", "quota_percent"}
-"""Columns for which every queue is asked on its own."""
-_ALL_COLUMNS = (*_SUMMARY, *sorted(_DETAILED))
+_COUNTED = {"oldest_s", "arrived", "removed", "locked", "quota_percent"}
+"""Columns with statistics of queues."""
+_OPENED = "opened"
+"""The column for which every queue is asked on its own."""
+_ALL_COLUMNS = (*_SUMMARY, *sorted({*_COUNTED, _OPENED}))
 DETAILS_AT_A_TIME = 16
 KINDS = (
     "application",
@@ -149,11 +151,12 @@ def list_queues(
     """List queues with their message counts; application queues unless kinds are given."""
     shown = _chosen_columns(columns)
     key, is_reversed = _order(order)
-    has_details = bool(_DETAILED & {*shown, key})
+    is_opened_wanted = _OPENED in {*shown, key}
+    has_details = is_opened_wanted or bool(_COUNTED & {*shown, key})
 
     async def rows(wire: Any) -> list[dict[str, Any]]:
-        found = await queues_like(wire, pattern, kinds)
-        if has_details:
+        found = await queues_like(wire, pattern, kinds, with_statistics=has_details)
+        if has_details and (is_opened_wanted or not _has_statistics(found)):
             found = await _with_details(wire, found)
         made = [_summary(each) | (_ages(each) if has_details else {}) for each in found]
         return (
@@ -196,6 +199,11 @@ def _order(text: str | None) -> tuple[str, bool]:
 def _sortable(value: Any) -> Any:
     """Nothing comes before anything; texts are compared without case."""
     return (value is not None, value.lower() if isinstance(value, str) else value or 0)
+
+
+def _has_statistics(found: Sequence[Any]) -> bool:
+    """Whether the list came with them: nodes of earlier versions send none."""
+    return all(queue.HasField("statistics") for queue in found)
 
 
 async def _with_details(wire: Any, found: Sequence[Any]) -> list[Any]:
@@ -337,7 +345,9 @@ async def queue_name(wire: Any, name: str) -> Any:
     return control_pb2.QueueName(name=await _full(wire, name))
 
 
-async def queues_like(wire: Any, pattern: str = "", kinds: Sequence[str] = ()) -> list[Any]:
+async def queues_like(
+    wire: Any, pattern: str = "", kinds: Sequence[str] = (), *, with_statistics: bool = False
+) -> list[Any]:
     """Return all queues of given kinds that match a shell pattern, except those being deleted."""
     from qm.pb import control_pb2
 
@@ -346,7 +356,9 @@ async def queues_like(wire: Any, pattern: str = "", kinds: Sequence[str] = ()) -
     found = await all_pages(
         wire,
         lambda stubs: stubs.queues.ListQueues,
-        lambda token: control_pb2.ListQueuesRequest(page_token=token, pattern=full, kinds=wanted),
+        lambda token: control_pb2.ListQueuesRequest(
+            page_token=token, pattern=full, kinds=wanted, with_statistics=with_statistics
+        ),
         "queues",
     )
     return [each for each in found if not each.is_deleting]

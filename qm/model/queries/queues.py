@@ -57,6 +57,12 @@ class QueueInfo(msgspec.Struct, frozen=True):
     """queue_id of the queue to which a journal or subqueue belongs, 0 = none."""
     message_count: int
     total_bytes: int
+    quota_bytes: int | None
+    """None: unlimited."""
+    with_subqueues_bytes: int
+    """What counts against its quota."""
+    locked_count: int
+    removal_count: int
 
 
 class QueueStatistics(msgspec.Struct, frozen=True):
@@ -141,6 +147,13 @@ def list_queues(
     return Page(items, last if walk.is_cut else None)
 
 
+def queue_info(view: View, queue_id: int) -> QueueInfo | None:
+    """Return one queue as a list shows it; None if there is none."""
+    key, state = QUEUE_KEY.pack(queue_id), view.ledger.state
+    row = state.get(Table.QUEUE, key)
+    return None if row is None else _info(decode(Queue, row), state.get(Table.QUEUE_STATS, key))
+
+
 def _info(record: Queue, stats_row: bytes | None) -> QueueInfo:
     stats = STATS_ROW.unpack(stats_row or bytes(STATS_ROW.size))
     return QueueInfo(
@@ -156,7 +169,15 @@ def _info(record: Queue, stats_row: bytes | None) -> QueueInfo:
         record.parent_queue,
         sum(stats[:LEVELS]),
         stats[2 * LEVELS + 1],
+        _quota_bytes(record),
+        stats[2 * LEVELS + 1] + stats[2 * LEVELS + 2],
+        sum(stats[LEVELS : 2 * LEVELS]),
+        stats[2 * LEVELS + 5],
     )
+
+
+def _quota_bytes(record: Queue) -> int | None:
+    return None if record.quota == QUOTA_UNLIMITED_KB else record.quota * 1024
 
 
 def find_by_format_name(view: View, text: str) -> QueueLookup:
@@ -267,7 +288,6 @@ def queue_statistics(view: View, queue_id: int) -> QueueStatistics | None:
     queue = view.queue(queue_id)
     if queue is None:
         return None
-    quota = queue.record.quota
     return QueueStatistics(
         queue_id,
         queue.count(),
@@ -277,11 +297,17 @@ def queue_statistics(view: View, queue_id: int) -> QueueStatistics | None:
         queue.total_bytes,
         queue.subqueue_bytes,
         view.ledger.charged_bytes(queue),
-        None if quota == QUOTA_UNLIMITED_KB else quota * 1024,
+        _quota_bytes(queue.record),
         queue.arrivals,
         queue.removals,
         _oldest_arrival(view, queue),
     )
+
+
+def oldest_arrival(view: View, queue_id: int) -> int | None:
+    """Return `QueueStatistics.oldest_arrival_time` alone; None also if there is no queue."""
+    queue = view.ledger.passing_queue(queue_id)
+    return None if queue is None else _oldest_arrival(view, queue)
 
 
 def _oldest_arrival(view: View, queue: QueueInHand) -> int | None:

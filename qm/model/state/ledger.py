@@ -253,12 +253,21 @@ class Ledger:
         """Return a queue, or None."""
         queue = self._queues.get(queue_id)
         if queue is None:
+            queue = self.passing_queue(queue_id)
+            if queue is not None:
+                self._queues[queue_id] = queue
+        return queue
+
+    def passing_queue(self, queue_id: int) -> QueueInHand | None:
+        """Return a queue, or None, for reading only: whoever looks at very many keeps none in hand,
+        where they would displace those in use.
+        """
+        queue = self._queues.get(queue_id)
+        if queue is None:
             key = QUEUE_KEY.pack(queue_id)
             record = self.record(Table.QUEUE, key, Queue)
-            if record is None:
-                return None
-            queue = QueueInHand(record, self.state.get(Table.QUEUE_STATS, key))
-            self._queues[queue_id] = queue
+            if record is not None:
+                queue = QueueInHand(record, self.state.get(Table.QUEUE_STATS, key))
         return queue
 
     def put_queue(self, record: Queue) -> QueueInHand:

@@ -1,0 +1,208 @@
+"""Lists of queues: as they were made, or in another order."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from fnmatch import fnmatch
+from typing import Any, Final, TypeAlias
+
+from qm.api.gate.calls import Context, caller
+from qm.api.gate.errors import InvalidArgument
+from qm.api.gate.pages import number_after, page_size, token_of
+from qm.api.gate.turns import Turns
+from qm.cluster.cluster import Cluster
+from qm.model.queries import (
+    QueueInfo,
+    QueueStatistics,
+    View,
+    format_name_of_queue,
+    list_queues,
+    oldest_arrival,
+    queue_info,
+    queue_statistics,
+)
+from qm.model.values.elements import QueueKind
+from qm.pb import control_pb2 as pb
+
+PATTERN_MAX_CHARS: Final = 256
+SORTED_QUEUES_MAX: Final = 100_000
+"""Queues that are sorted for one page; a pattern leaves others out."""
+SORTS_PER_PRINCIPAL_MAX: Final = 1
+"""At the same time: each reads every queue, 10 us or more of them."""
+_STEP_QUEUES: Final = 200
+"""Read at once, then others have their turn."""
+
+_YOUNGEST: Final = float("-inf")
+
+MaySee: TypeAlias = Callable[[int], bool]
+_Key: TypeAlias = Callable[[View, QueueInfo], Any]
+
+
+class QueueLists:
+    """Answers ListQueues."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._sorts = Turns(SORTS_PER_PRINCIPAL_MAX)
+        self._ages = _Ages()
+
+    async def page(
+        self, request: pb.ListQueuesRequest, context: Context, may_see: MaySee
+    ) -> pb.ListQueuesReply:
+        """Return a page; `may_see` tells whether the caller sees a queue. Raises ApiError."""
+        if len(request.pattern) > PATTERN_MAX_CHARS:
+            raise InvalidArgument("pattern", f"at most {PATTERN_MAX_CHARS} characters")
+        size, after, kinds = (
+            page_size(request.page_size),
+            number_after(request.page_token),
+            _kinds(request),
+        )
+        key = self._ages if request.order == pb.BY_AGE else _KEYS.get(request.order)
+        if key is None and request.order != pb.BY_ID:
+            raise InvalidArgument("order", f"{request.order} is no order of queues")
+        await self._cluster.read_barrier()
+        if key is not None:
+            await self._sorts.take(caller().name, context)
+            return await self._sorted(request, key, kinds, after or 0, size, may_see)
+        page = list_queues(self._cluster.view, after=after or 0, limit=size, kinds=kinds)
+        chosen = [one for one in page.items if _matches(request, one) and may_see(one.queue_id)]
+        return self._reply(request, chosen, page.next)
+
+    async def _sorted(
+        self,
+        request: pb.ListQueuesRequest,
+        key: _Key,
+        kinds: frozenset[QueueKind],
+        first: int,
+        size: int,
+        may_see: MaySee,
+    ) -> pb.ListQueuesReply:
+        """Sort all that match, and show `size` of them after `first`."""
+        found: list[tuple[Any, int]] = []
+        async for view, info in self._each(kinds):
+            if not _matches(request, info) or not may_see(info.queue_id):
+                continue
+            if len(found) == SORTED_QUEUES_MAX:
+                raise InvalidArgument(
+                    "order",
+                    f"more than {SORTED_QUEUES_MAX} queues match: narrow the pattern, or list them"
+                    " without an order",
+                )
+            found.append((key(view, info), info.queue_id))
+        found.sort(key=lambda one: one[0], reverse=request.is_descending)
+        view, end = self._cluster.view, first + size
+        shown = [queue_info(view, queue_id) for _, queue_id in found[first:end]]
+        following = end if end < len(found) else None
+        reply = self._reply(request, [one for one in shown if one is not None], following)
+        reply.total_count = len(found)
+        return reply
+
+    async def _each(self, kinds: frozenset[QueueKind]) -> AsyncIterator[tuple[View, QueueInfo]]:
+        after: int | None = 0
+        while after is not None:
+            view = self._cluster.view
+            page = list_queues(view, after=after, limit=_STEP_QUEUES, kinds=kinds)
+            for info in page.items:
+                if not info.is_deleting:
+                    yield view, info
+            after = page.next
+            await asyncio.sleep(0)
+
+    def _reply(
+        self, request: pb.ListQueuesRequest, chosen: list[QueueInfo], following: int | None
+    ) -> pb.ListQueuesReply:
+        view = self._cluster.view
+        reply = pb.ListQueuesReply(page_token=token_of(following), now_ms=self._cluster.now_ms())
+        for info in chosen:
+            queue = reply.queues.add()
+            queue.CopyFrom(_listed(info, format_name_of_queue(view, info.queue_id)))
+            if request.with_statistics:
+                counted = queue_statistics(view, info.queue_id)
+                if counted is not None:
+                    queue.statistics.CopyFrom(shown_statistics(counted))
+        return reply
+
+
+def shown_statistics(found: QueueStatistics) -> pb.QueueStatistics:
+    """Return the counts of a queue, without how often it is open."""
+    return pb.QueueStatistics(
+        locked_count=found.locked_count,
+        hidden_count=found.hidden_count,
+        count_by_priority=found.count_by_priority,
+        subqueue_bytes=found.subqueue_bytes,
+        quota_used_bytes=found.quota_used_bytes,
+        quota_bytes=found.quota_bytes,
+        arrival_count=found.arrival_count,
+        removal_count=found.removal_count,
+        oldest_arrival_time_s=found.oldest_arrival_time,
+    )
+
+
+KINDS: Final = dict(zip(QueueKind, pb.QueueKind.values(), strict=True))
+TYPES: Final = pb.QueueType.values()
+
+
+def _kinds(request: pb.ListQueuesRequest) -> frozenset[QueueKind]:
+    try:
+        wanted = frozenset(QueueKind(int(kind)) for kind in request.kinds)
+    except ValueError as error:
+        raise InvalidArgument("kinds", str(error)) from None
+    return wanted or frozenset({QueueKind.APPLICATION})
+
+
+def _matches(request: pb.ListQueuesRequest, info: QueueInfo) -> bool:
+    return not request.pattern or fnmatch(info.pathname.lower(), request.pattern.lower())
+
+
+def _listed(info: QueueInfo, format_name: str) -> pb.Queue:
+    return pb.Queue(
+        queue_id=info.queue_id,
+        identifier=info.identifier,
+        kind=KINDS[info.kind],
+        type=TYPES[info.queue_type],
+        path_name=info.pathname,
+        format_name=format_name,
+        label=info.label,
+        is_transactional=info.transactional,
+        is_journaling=info.journaling,
+        is_deleting=info.is_deleting,
+        parent_queue_id=info.parent_queue,
+        message_count=info.message_count,
+        total_bytes=info.total_bytes,
+    )
+
+
+class _Ages:
+    """What grows with the age of a queue's oldest message: kept while the counts of the queue stay,
+    since to find it costs more than all else.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[int, int, int], float]] = {}
+        """queue_id -> (counts, age), of queues with messages."""
+
+    def __call__(self, view: View, info: QueueInfo) -> float:
+        if not info.message_count:
+            self._known.pop(info.queue_id, None)
+            return _YOUNGEST
+        counts = (info.message_count, info.locked_count, info.removal_count)
+        known = self._known.get(info.queue_id)
+        if known is not None and known[0] == counts:
+            return known[1]
+        arrived = oldest_arrival(view, info.queue_id)
+        age = _YOUNGEST if arrived is None else -arrived
+        if len(self._known) >= SORTED_QUEUES_MAX:
+            self._known.clear()
+        self._known[info.queue_id] = (counts, age)
+        return age
+
+
+def _quota_use(_: View, info: QueueInfo) -> float:
+    return info.with_subqueues_bytes / info.quota_bytes if info.quota_bytes else -1.0
+
+
+_KEYS: Final[Mapping[int, _Key]] = {
+    pb.BY_NAME: lambda _, info: info.pathname.lower(),
+    pb.BY_MESSAGES: lambda _, info: info.message_count,
+    pb.BY_BYTES: lambda _, info: info.total_bytes,
+    pb.BY_QUOTA: _quota_use,
+}
