@@ -68,7 +68,7 @@ class MessagePages(PageGroup):
         return self.render(
             request,
             "message.html.j2",
-            queue=await self.found_queue(request),
+            queue=await self.seen_queue(request),
             message=found,
             fields=list(found.properties.ListFields()),
             body=shown_body(found.properties.body, found.properties.body_type, form),
@@ -128,7 +128,7 @@ class MessagePages(PageGroup):
         return self.render(
             request,
             "several.html.j2",
-            queue=await self.found_queue(request),
+            queue=await self.seen_queue(request),
             verb=form["verb"],
             done=len(keys) - len(failed),
             failed=failed,
@@ -212,7 +212,7 @@ class MessagePages(PageGroup):
         return self.render(
             request,
             "edit.html.j2",
-            queue=await self.found_queue(request),
+            queue=await self.seen_queue(request),
             message=found,
             text=text,
             form=form,

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 
 from qm.client.client import Client
+from qm.client.errors import AccessDenied
 from qm.client.search import message_id_text
 from qm.console.people import Caller
 from qm.names.guid import guid_text
@@ -46,6 +47,21 @@ class PageGroup:
         """Return the queue in the path. Raises ClientError."""
         wanted = pb.GetQueueRequest(queue=self.queue_name(request))
         return await self.call(request, lambda s: s.queues.GetQueue, wanted)
+
+    async def seen_queue(self, request: web.Request) -> Any:
+        """Return the queue in the path as far as its access list shows it: without the right to its
+        properties only its number. Raises ClientError.
+        """
+        try:
+            return await self.found_queue(request)
+        except AccessDenied:
+            queue_id = number(request.match_info["queue"])
+            return pb.Queue(queue_id=queue_id, path_name=f"Queue {queue_id}")
+
+
+def has_properties(queue: Any) -> bool:
+    """Whether the person sees more of a queue than its number."""
+    return bool(queue.identifier)
 
 
 def number(text: Any) -> int:

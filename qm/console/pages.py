@@ -7,13 +7,14 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from qm.api.gate.identity import Role
 from qm.archive.reasons import reason_name
-from qm.client.errors import ClientError
+from qm.client.errors import AccessDenied, ClientError
 from qm.client.search import PLACES, found_in
 from qm.client.values import python_value, value_of
 from qm.console.attributes import ATTRIBUTES, changes_of
 from qm.console.forms import form_of, values_of
-from qm.console.page_group import PAGE_ITEMS, PageGroup, number, see
+from qm.console.page_group import PAGE_ITEMS, PageGroup, has_properties, number, see
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 
@@ -73,6 +74,8 @@ class Pages(PageGroup):
         return await self.call(request, lambda s: s.cluster.GetStatus, pb.GetStatusRequest())
 
     async def _overview(self, request: web.Request) -> web.Response:
+        if self.caller(request).who.role is Role.CLIENT:
+            return see("/queues")
         return self.render(request, "overview.html.j2", status=await self._status(request))
 
     async def _live(self, request: web.Request) -> web.Response:
@@ -161,7 +164,28 @@ class Pages(PageGroup):
         return see(f"/queues/{made.queue_id}")
 
     async def _queue(self, request: web.Request) -> web.Response:
-        found = await self.found_queue(request)
+        """What the access list shows: attributes, messages, or both."""
+        found = await self.seen_queue(request)
+        try:
+            messages, after, reasons = await self._contents(request)
+        except AccessDenied:
+            if not has_properties(found):
+                raise
+            messages, after, reasons = None, "", []
+        return self.render(
+            request,
+            "queue.html.j2",
+            queue=found,
+            sees_properties=has_properties(found),
+            attributes={name: python_value(found.attributes[name]) for name in found.attributes},
+            fields=ATTRIBUTES,
+            messages=messages,
+            after=after,
+            reasons=reasons,
+        )
+
+    async def _contents(self, request: web.Request) -> tuple[Any, str, list[Any]]:
+        """Return some messages, where the next ones begin, and why they are there."""
         browse = pb.BrowseRequest(
             queue=self.queue_name(request),
             page_size=PAGE_ITEMS,
@@ -171,16 +195,8 @@ class Pages(PageGroup):
         reply = await self.call(request, lambda s: s.messages.Browse, browse)
         wanted = pb.CountClassesRequest(queue=self.queue_name(request))
         counts = await self.call(request, lambda s: s.messages.CountClasses, wanted)
-        return self.render(
-            request,
-            "queue.html.j2",
-            queue=found,
-            attributes={name: python_value(found.attributes[name]) for name in found.attributes},
-            fields=ATTRIBUTES,
-            messages=reply.messages,
-            after=reply.page_token,
-            reasons=[one for one in counts.counts if one.message_class],
-        )
+        reasons = [one for one in counts.counts if one.message_class]
+        return reply.messages, reply.page_token, reasons
 
     async def _set(self, request: web.Request) -> web.Response:
         form = await form_of(request)
@@ -310,7 +326,10 @@ class Pages(PageGroup):
                     message_id=identifiers.get("message_id", b""),
                     correlation_id=identifiers.get("correlation_id", b""),
                 )
-                reply = await self.call(request, lambda s: s.messages.Browse, wanted)
+                try:
+                    reply = await self.call(request, lambda s: s.messages.Browse, wanted)
+                except AccessDenied:
+                    break
                 for entry in reply.messages:
                     yield queue, entry
                 token = reply.page_token

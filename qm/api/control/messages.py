@@ -1,4 +1,8 @@
-"""MessageControl: messages of any queue, journal or dead-letter queue as operators see them."""
+"""MessageControl: messages of any queue, journal or dead-letter queue as operators see them.
+
+Clients see those of the queues, and of their journals and subqueues, whose access list lets them
+peek, and not who reads them now.
+"""
 
 import asyncio
 from typing import Final
@@ -12,11 +16,19 @@ from qm.api.convert.reasons import reason_in_words
 from qm.api.data.batches import BATCH_MAX_BYTES, Bodies
 from qm.api.gate.answers import answer_room
 from qm.api.gate.calls import Context, caller
-from qm.api.gate.errors import InvalidArgument, MsmqError
+from qm.api.gate.errors import InvalidArgument, MsmqError, NotPermitted
 from qm.api.gate.pages import number_after, page_size, token_of
+from qm.api.gate.roles import OPERATORS
 from qm.cluster.cluster import Cluster
-from qm.model.queries import PositionInfo, browse, count_classes, position
-from qm.model.values.elements import LockKind
+from qm.model.queries import (
+    PositionInfo,
+    QueueUse,
+    browse,
+    count_classes,
+    position,
+    queue_uses,
+)
+from qm.model.values.elements import LockKind, QueueKind
 from qm.model.values.rows import PositionState
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc, data_pb2
@@ -30,6 +42,8 @@ COUNTED_STEPS_MAX: Final = 256
 """Reads of a queue per count: about a million messages."""
 _SHOWN_TWICE: Final = 2
 """A view may show a body in its packet and in the properties."""
+_WITH_ACCESS_LIST: Final = (QueueKind.APPLICATION, QueueKind.SUBQUEUE, QueueKind.JOURNAL)
+"""Queues to which an access list of a queue applies; the others hold messages of everybody."""
 _STATES: Final = dict(zip(PositionState, pb.PositionState.values(), strict=True))
 
 
@@ -42,12 +56,25 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
         self._returning = returning
 
     async def _queue_id(self, name: pb.QueueName) -> int:
+        """Return the queue_id of a queue whose messages the caller may see. Raises MsmqError."""
         await self._cluster.read_barrier()
-        return queue_id_of(self._cluster.view, name)
+        view = self._cluster.view
+        queue_id = queue_id_of(view, name)
+        if _is_operator():
+            return queue_id
+        queue = view.queue(queue_id)
+        has_list = queue is not None and queue.record.kind in _WITH_ACCESS_LIST
+        if has_list and QueueUse.PEEK in queue_uses(view, queue_id, caller().sids):
+            return queue_id
+        raise MsmqError(
+            ErrorCode.MQ_ERROR_ACCESS_DENIED, "its access list does not let you peek at messages"
+        )
 
     @override
     async def Browse(self, request: pb.BrowseRequest, context: Context) -> pb.BrowseReply:
         size, after = page_size(request.page_size), number_after(request.page_token)
+        if request.with_hidden:
+            _check_operator()
         queue_id = await self._queue_id(request.queue)
         page = browse(
             self._cluster.view,
@@ -84,7 +111,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
     ) -> pb.BrowsedMessage:
         queue_id = await self._queue_id(request.queue)
         found = position(self._cluster.view, queue_id, request.lookup_identifier)
-        if found is None:
+        if found is None or (found.is_hidden and not _is_operator()):
             raise MsmqError(
                 ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, "no message has this lookup identifier"
             )
@@ -134,7 +161,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             queue_id=found.queue_id,
             lookup_identifier=found.lookup_identifier,
             state=_STATES[found.state],
-            lock_owner=_owner(found),
+            lock_owner=_owner(found) if _is_operator() else "",
             size_bytes=found.size_bytes,
             priority=found.priority,
             deadline_ms=found.deadline_ms,
@@ -163,6 +190,15 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
                 )
             )
         return shown
+
+
+def _is_operator() -> bool:
+    return caller().role in OPERATORS
+
+
+def _check_operator() -> None:
+    if not _is_operator():
+        raise NotPermitted("only operators and admins see messages that are being purged")
 
 
 def _identifier(field: str, given: bytes) -> tuple[bytes, int] | None:

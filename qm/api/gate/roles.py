@@ -71,7 +71,7 @@ RULES: Final[Mapping[str, Rule]] = {
     **_changes(f"{_CONTROL}.DirectoryControl", ADMINS, "PutObject", "DeleteObject"),
     **_reads(f"{_CONTROL}.CertificateControl", CLIENTS, "List"),
     **_changes(f"{_CONTROL}.CertificateControl", CLIENTS, "Register", "Remove"),
-    **_reads(f"{_CONTROL}.MessageControl", OPERATORS, "Browse", "GetMessage", "CountClasses"),
+    **_reads(f"{_CONTROL}.MessageControl", CLIENTS, "Browse", "GetMessage", "CountClasses"),
     **_changes(f"{_CONTROL}.MessageControl", OPERATORS, "ReturnToSource"),
     **_reads(f"{_CONTROL}.ClientControl", OPERATORS, "ListClients", "ListOpens"),
     **_reads(f"{_CONTROL}.ClientControl", OPERATORS, "ListTransactions", "ListOperations"),

@@ -128,7 +128,7 @@ def test_roles_open_and_close_calls() -> None:
                 with refused(DENIED):
                     await operator.cluster.GetStatus(control_pb2.GetStatusRequest())
                 with refused(DENIED):
-                    await operator.messages.Browse(control_pb2.BrowseRequest())
+                    await operator.messages.ReturnToSource(control_pb2.ReturnToSourceRequest())
                 with refused(DENIED):
                     await operator.queues.SetAcl(control_pb2.SetAclRequest())
                 with refused(DENIED):

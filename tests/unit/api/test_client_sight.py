@@ -1,0 +1,130 @@
+"""What a caller of the role client sees follows access lists: properties and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from qm.api.gate.identity import Role
+from qm.client.calls import Tls
+from qm.client.client import Client
+from qm.client.errors import AccessDenied, MqError, NotAllowed
+from qm.client.message import Message
+from qm.node.upkeep.pki import issue
+from qm.pb import control_pb2 as pb
+from qm.pb import data_pb2
+from tests.unit.client.world import PLAIN, TRANSACTIONAL, Clients, scenario
+
+SIGHTS = {"peek_message": {"messages"}, "get_queue_properties": {"properties"}}
+DEAD_LETTER_KIND = [pb.DEAD_LETTER]
+
+
+def client_of(made: Clients, name: str, role: Role) -> Client:
+    certificate, key = issue(made.tls.authority.parent, name, role, [])
+    tls = Tls(made.tls.authority, certificate, key)
+    return Client(made.ordered(), tls=tls, client_id=name)
+
+
+async def put_acl(made: Clients, queue: pb.QueueName, rights: list[str]) -> None:
+    entries = [pb.Ace(type=pb.ALLOW, principal="Administrators", rights=["queue_generic_all"])]
+    if rights:
+        entries.append(pb.Ace(type=pb.ALLOW, principal="carol", rights=rights))
+    async with made.client() as admin:
+        request = pb.SetAclRequest(queue=queue, entries=entries)
+        await admin.wire.call(lambda stubs: stubs.queues.SetAcl, request)
+
+
+async def is_shown(work: Awaitable[Any]) -> bool:
+    try:
+        await work
+    except AccessDenied:
+        return False
+    return True
+
+
+async def sight(client: Client, queue: pb.QueueName) -> set[str]:
+    """Ask for everything; what belongs together is refused or answered together."""
+    call = client.wire.call
+    browsed = {
+        await is_shown(call(lambda s: s.messages.Browse, pb.BrowseRequest(queue=queue))),
+        await is_shown(
+            call(lambda s: s.messages.CountClasses, pb.CountClassesRequest(queue=queue))
+        ),
+    }
+    get = pb.GetMessageRequest(queue=queue, lookup_identifier=1)
+    try:
+        browsed.add(await is_shown(call(lambda s: s.messages.GetMessage, get)))
+    except MqError as error:
+        assert "LOOKUP" in str(error).upper() or "MESSAGE_NOT_FOUND" in str(error)
+        browsed.add(True)
+    described = {await is_shown(call(lambda s: s.queues.GetQueue, pb.GetQueueRequest(queue=queue)))}
+    listed = await call(lambda s: s.queues.ListQueues, pb.ListQueuesRequest())
+    described.add(any(one.path_name == queue.name for one in listed.queues))
+    assert len(browsed) == len(described) == 1
+    found = {"messages": browsed.pop(), "properties": described.pop()}
+    return {name for name, is_seen in found.items() if is_seen}
+
+
+@scenario()
+async def test_a_client_sees_what_the_access_list_of_the_queue_shows(made: Clients) -> None:
+    queue = pb.QueueName(name=PLAIN)
+    async with made.client() as admin, client_of(made, "carol", Role.CLIENT) as carol:
+        await admin.send(PLAIN, Message(body=b"x", label="order 1"))
+        for rights in (
+            [],
+            ["peek_message"],
+            ["get_queue_properties"],
+            [*SIGHTS],
+            ["write_message"],
+        ):
+            await put_acl(made, queue, rights)
+            expected = set.union(set(), *[SIGHTS.get(right, set()) for right in rights])
+            assert await sight(carol, queue) == expected, rights
+            assert await sight(admin, queue) == {"messages", "properties"}
+
+
+@scenario()
+async def test_rights_of_a_group_count_as_for_everything_else(made: Clients) -> None:
+    """Its SIDs come with a certificate's role: authenticated users are one."""
+    queue = pb.QueueName(name=PLAIN)
+    entries = [pb.Ace(type=pb.ALLOW, principal="Everyone", rights=["peek_message"])]
+    async with made.client() as admin, client_of(made, "carol", Role.CLIENT) as carol:
+        request = pb.SetAclRequest(queue=queue, entries=entries)
+        await admin.wire.call(lambda stubs: stubs.queues.SetAcl, request)
+        assert await sight(carol, queue) == {"messages"}
+
+
+@scenario()
+async def test_a_client_sees_no_readers_no_purged_messages_and_no_dead_letters(
+    made: Clients,
+) -> None:
+    queue = pb.QueueName(name=TRANSACTIONAL)
+    await put_acl(made, queue, ["peek_message"])
+    oscar, carol = client_of(made, "oscar", Role.OPERATOR), client_of(made, "carol", Role.CLIENT)
+    async with made.client() as admin, oscar, carol:
+        async with admin.transaction() as sending:
+            await sending.send(TRANSACTIONAL, Message(body=b"x", label="order 1"))
+        async with admin.transaction() as transaction:
+            opened = await admin.open_queue(TRANSACTIONAL)
+            assert await transaction.receive(opened, 0) is not None
+            owners, browse = [], pb.BrowseRequest(queue=queue, view=data_pb2.PROPERTIES)
+            for client in (oscar, carol):
+                reply = await client.wire.call(lambda s: s.messages.Browse, browse)
+                (found,) = reply.messages
+                assert found.properties.label == "order 1"
+                owners.append(found.lock_owner)
+            assert owners[0].startswith("transaction")
+            assert not owners[1]
+        with_hidden = pb.BrowseRequest(queue=queue, with_hidden=True)
+        await oscar.wire.call(lambda s: s.messages.Browse, with_hidden)
+        listed = await oscar.wire.call(
+            lambda s: s.queues.ListQueues, pb.ListQueuesRequest(kinds=DEAD_LETTER_KIND)
+        )
+        dead = pb.BrowseRequest(queue=pb.QueueName(queue_id=listed.queues[0].queue_id))
+        await oscar.wire.call(lambda s: s.messages.Browse, dead)
+        for request, refusal in ((with_hidden, NotAllowed), (dead, AccessDenied)):
+            try:
+                await carol.wire.call(lambda s: s.messages.Browse, request)
+            except refusal:
+                continue
+            raise AssertionError(request)
