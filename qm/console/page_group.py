@@ -117,7 +117,8 @@ def plain(value: Any) -> str:
 
 def age(seconds: int) -> str:
     """Return how long ago as text, in its two largest units."""
-    left, parts = max(seconds, 0), []
+    parts: list[str] = []
+    left = max(seconds, 0)
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         count, left = divmod(left, length)
         if count or parts or unit == "s":

@@ -83,7 +83,7 @@ class Pages(PageGroup):
         return self.render(request, "live.html.j2", status=await self._status(request))
 
     async def _figures(self, request: web.Request) -> web.Response:
-        """Totals from which the page makes rates."""
+        """Totals from which the page makes rates and gaps."""
         status = await self._status(request)
         return web.json_response(
             {
@@ -91,6 +91,7 @@ class Pages(PageGroup):
                 "commit_index": status.commit_index,
                 "message_bytes": status.message_bytes,
                 "leader": status.leader,
+                "leaderless_ms": status.leaderless_ms,
             }
         )
 

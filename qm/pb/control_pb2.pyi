@@ -313,6 +313,8 @@ class ClusterStatus(_message.Message):
     DISK_TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     ALARMS_FIELD_NUMBER: _builtins.int
     IS_DRAINING_FIELD_NUMBER: _builtins.int
+    LEADER_GAPS_FIELD_NUMBER: _builtins.int
+    LEADERLESS_MS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """The answering node."""
     leader: _builtins.str
@@ -331,6 +333,11 @@ class ClusterStatus(_message.Message):
     disk_free_bytes: _builtins.int
     disk_total_bytes: _builtins.int
     is_draining: _builtins.bool
+    leader_gaps: _builtins.int
+    """Gaps in which the answering node knew of no leader since it started, and their length together;
+    one that lasts counts up to now.
+    """
+    leaderless_ms: _builtins.int
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]: ...
     @_builtins.property
@@ -357,10 +364,12 @@ class ClusterStatus(_message.Message):
         disk_total_bytes: _builtins.int = ...,
         alarms: _abc.Iterable[_builtins.str] | None = ...,
         is_draining: _builtins.bool = ...,
+        leader_gaps: _builtins.int = ...,
+        leaderless_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "applied_index", b"applied_index", "apply_version", b"apply_version", "commit_index", b"commit_index", "computer_name", b"computer_name", "disk_free_bytes", b"disk_free_bytes", "disk_total_bytes", b"disk_total_bytes", "epoch", b"epoch", "is_draining", b"is_draining", "journal_bytes", b"journal_bytes", "leader", b"leader", "members", b"members", "message_bytes", b"message_bytes", "node", b"node", "now_ms", b"now_ms", "queue_manager", b"queue_manager", "term", b"term"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "applied_index", b"applied_index", "apply_version", b"apply_version", "commit_index", b"commit_index", "computer_name", b"computer_name", "disk_free_bytes", b"disk_free_bytes", "disk_total_bytes", b"disk_total_bytes", "epoch", b"epoch", "is_draining", b"is_draining", "journal_bytes", b"journal_bytes", "leader", b"leader", "leader_gaps", b"leader_gaps", "leaderless_ms", b"leaderless_ms", "members", b"members", "message_bytes", b"message_bytes", "node", b"node", "now_ms", b"now_ms", "queue_manager", b"queue_manager", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

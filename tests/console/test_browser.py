@@ -140,6 +140,10 @@ def test_a_leader_that_dies_is_seen_and_the_page_goes_on() -> None:
                 break
             await asyncio.sleep(0.1)
         assert await shows_another()
+        await page.wait_for_function(
+            "Number(document.getElementById('entries').dataset.gapMs) > 0", timeout=20_000
+        )
+        assert "0 times" not in await page.locator("dl").inner_text()
         await picture(page, "leader-died")
         host = base.removeprefix("https://").rpartition(":")[0]
         (own,) = (node for node in made.harness.up if node.host == host)

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from typing_extensions import override
 
 from qm.api.control.history import History
+from qm.api.control.leader_gaps import LeaderGaps
 from qm.api.gate.calls import Context
 from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, OutOfTime
 from qm.api.gate.operations import Operations
@@ -43,6 +44,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         self._operations = operations
         self._decider = decider
         self._history = History(cluster)
+        self._gaps = LeaderGaps(cluster)
 
     # Status ------------------------------------------------------------------------------
 
@@ -64,6 +66,8 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             disk_total_bytes=health.disk_total_bytes,
             alarms=health.alarms,
             is_draining=health.is_draining,
+            leader_gaps=self._gaps.count,
+            leaderless_ms=self._gaps.total_ms,
         )
         found = queue_manager(self._cluster.view)
         if found is not None:

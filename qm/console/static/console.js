@@ -40,41 +40,62 @@ function widthOf(place) {
   return Math.min(place.clientWidth, PLOT_WIDTH_MAX);
 }
 
-function plot(id, label) {
+function color(place, name) {
+  return getComputedStyle(place).getPropertyValue(name) || "gray";
+}
+
+function plot(id, label, others = []) {
   const place = document.getElementById(id);
-  const line = getComputedStyle(place).getPropertyValue("--link") || "blue";
-  const text = getComputedStyle(place).color;
-  const axis = { stroke: text, grid: { stroke: "#8884" } };
+  const axis = { stroke: getComputedStyle(place).color, grid: { stroke: "#8884" } };
   const options = {
-    width: widthOf(place), height: PLOT_HEIGHT, title: label,
-    series: [{}, { label, stroke: line, width: 2 }], axes: [axis, axis], legend: { show: false },
+    width: widthOf(place), height: PLOT_HEIGHT, title: [label, ...others.map((one) => one.label)].join(", "),
+    series: [{}, { label, stroke: color(place, "--link"), width: 2 }, ...others],
+    axes: [axis, axis, ...others.map((one) => ({ ...axis, scale: one.scale, side: 1, grid: { show: false } }))],
+    legend: { show: false },
   };
-  const made = new uPlot(options, [[], []], place);
+  const made = new uPlot(options, [[], [], ...others.map(() => [])], place);
   window.addEventListener("resize", () => made.setSize({ width: widthOf(place), height: PLOT_HEIGHT }));
   return made;
 }
 
+// Bars of the time in which nothing was acknowledged, on an axis of their own.
+function gapBars() {
+  const bad = color(document.getElementById("entries"), "--bad");
+  return {
+    label: "ms without a leader or an answer", scale: "gap", stroke: bad, fill: bad,
+    paths: uPlot.paths.bars({ size: [1, 12] }), points: { show: false },
+  };
+}
+
 async function follow() {
-  const entries = plot("entries", "entries per second");
+  const entries = plot("entries", "entries per second", [gapBars()]);
   const bytes = plot("bytes", "MiB in queues");
-  const times = [], rates = [], sizes = [];
+  const times = [], rates = [], gaps = [], sizes = [];
   let before = null;
+  const draw = (time, rate, gap, size) => {
+    times.push(time); rates.push(rate); gaps.push(gap); sizes.push(size);
+    for (const column of [times, rates, gaps, sizes]) if (column.length > POINTS_MAX) column.shift();
+    entries.setData([times, rates, gaps]);
+    bytes.setData([times, sizes]);
+    document.getElementById("entries").dataset.gapMs = gaps.reduce((sum, one) => sum + one, 0);
+  };
   const look = async () => {
+    const asked = performance.now();
     try {
       const answer = await fetch("/figures");
-      if (!answer.ok) return;
-      const now = await answer.json();
+      if (answer.status === 401) return; // the session has ended
+      if (!answer.ok) throw new Error(answer.statusText);
+      const now = { ...await answer.json(), asked };
       if (before && now.now_ms > before.now_ms) {
-        times.push(now.now_ms / 1000);
-        rates.push(1000 * (now.commit_index - before.commit_index) / (now.now_ms - before.now_ms));
-        sizes.push(now.message_bytes / 1048576);
-        for (const column of [times, rates, sizes]) if (column.length > POINTS_MAX) column.shift();
-        entries.setData([times, rates]);
-        bytes.setData([times, sizes]);
+        const rate = 1000 * (now.commit_index - before.commit_index) / (now.now_ms - before.now_ms);
+        // A node that restarted counts from the beginning.
+        const gap = Math.max(now.leaderless_ms - before.leaderless_ms, 0);
+        draw(now.now_ms / 1000, rate, gap, now.message_bytes / 1048576);
       }
       before = now;
     } catch (error) {
       isSilent(true);
+      if (before) draw((before.now_ms + asked - before.asked) / 1000, null, POLL_MS, null);
     }
   };
   await look();
