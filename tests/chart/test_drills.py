@@ -167,11 +167,113 @@ def test_growth_without_a_worker_is_taken_back(tmp_path: Path) -> None:
             tls = Tls(tmp_path / "ca", tmp_path / "certificate", tmp_path / "key")
             target = KubernetesTarget(account, release, tls, tmp_path)
             target.nodes = tuple(DrillNode(f"n-{k}", "h", "h:1811", "http://h") for k in range(3))
-            with pytest.raises(TargetFailed, match=r"no worker for n-3.*0/3 nodes"):
+            with pytest.raises(TargetFailed, match=r"no worker for n-3.*taken back.*0/3 nodes"):
                 await target.grow()
             assert server.replicas == 3
 
     asyncio.run(scenario())
+
+
+class Counted(FakeApiServer):
+    """Pods made from a template, and workers, of which some take no pod."""
+
+    def __init__(self, folder: Path, pod: Object, workers: list[Object] | None) -> None:
+        """`workers` None: they may not be listed."""
+        super().__init__(folder)
+        self.pod = pod
+        self.workers = workers
+
+    def routes(self) -> list[web.RouteDef]:
+        name = f"{APPS}/statefulsets/{{name}}"
+        return [web.get("/api/v1/nodes", self._nodes), web.get(name, self._template)]
+
+    async def _nodes(self, _: web.Request) -> web.Response:
+        if self.workers is None:
+            return web.json_response({"message": "forbidden"}, status=403)
+        return web.json_response({"items": self.workers})
+
+    async def _template(self, _: web.Request) -> web.Response:
+        return web.json_response({"spec": {"template": {"spec": self.pod}}})
+
+
+async def look_for_room(server: Counted, folder: Path) -> None:
+    """Do what comes before growing by two from three."""
+    async with server.serving():
+        section = KubernetesSection(api_server=server.url, service_account=server.account)
+        account = ApiServer(ServiceAccount(section))
+        tls = Tls(folder / "ca", folder / "certificate", folder / "key")
+        release = Release(stateful_set="n", pod_host="{ip}")
+        target = KubernetesTarget(account, release, tls, folder)
+        target.nodes = tuple(DrillNode(f"n-{k}", "h", "h:1811", "http://h") for k in range(3))
+        prepare = SCENARIOS["grow-and-shrink"].prepare
+        assert prepare is not None
+        await prepare(target)
+
+
+def apart() -> Object:
+    """Return the affinity of pods of which each has a worker of its own."""
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"podAntiAffinity": {key: [{"topologyKey": "kubernetes.io/hostname"}]}}
+
+
+def worker(*, is_ready: bool = True, **spec: object) -> Object:
+    status = {"conditions": [{"type": "Ready", "status": str(is_ready)}]}
+    return {"metadata": {"name": "w", "labels": {"disk": "fast"}}, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_required", "selector", "reason"),
+    [
+        (1, True, {}, "5 workers are needed.* and 4 of 7"),
+        (2, True, {}, None),
+        (2, True, {"disk": "slow"}, "and 0 of 8"),
+        (1, False, {}, None),
+        (-1, True, {}, "and 2 of 5"),
+    ],
+)
+def test_workers_are_counted_before_anything_grows(
+    more: int, is_required: bool, selector: dict[str, str], reason: str | None, tmp_path: Path
+) -> None:
+    pod = {
+        "affinity": apart() if is_required else None,
+        "nodeSelector": selector,
+        "tolerations": [{"key": "mine", "operator": "Exists"}],
+    }
+    taint = {"key": "theirs", "effect": "NoSchedule"}
+    tolerated = {"key": "mine", "value": "x", "effect": "NoSchedule"}
+    workers = [
+        *(worker() for _ in range(2 + more)),
+        worker(taints=[tolerated]),
+        worker(taints=[taint]),
+        worker(unschedulable=True),
+        worker(is_ready=False),
+    ]
+
+    looking = look_for_room(Counted(tmp_path, pod, workers), tmp_path)
+    if reason is None:
+        asyncio.run(looking)
+    else:
+        with pytest.raises(TargetFailed, match=reason):
+            asyncio.run(looking)
+
+
+def test_a_job_that_may_not_count_workers_goes_on(tmp_path: Path) -> None:
+    asyncio.run(look_for_room(Counted(tmp_path, {"affinity": apart()}, None), tmp_path))
+
+
+def test_only_a_job_that_grows_may_list_workers() -> None:
+    for scenarios, counts, expected in (
+        (["grow-and-shrink"], True, True),
+        (["grow-and-shrink"], False, False),
+        (["leader-transfer"], True, False),
+    ):
+        drills = {"enabled": True, "scenarios": scenarios, "countWorkers": counts}
+        objects = render({"drills": drills, "tls": {**TLS["tls"], "adminSecret": "admin-tls"}})
+        roles = [found for found in objects if found["kind"] == "ClusterRole"]
+        assert bool(roles) == expected
+        if roles:
+            rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+            assert roles[0]["rules"] == rules
 
 
 def test_the_job_names_a_command_that_exists_and_no_more_rights_than_it_needs() -> None:

@@ -15,6 +15,11 @@ RAISE_WAIT_S: Final = 20.0
 POLL_S: Final = 0.2
 
 
+async def _room_to_grow(target: Target) -> None:
+    """Look before anything is changed."""
+    await target.check_room(GROWS_BY)
+
+
 async def _grow_and_shrink(stage: Stage) -> None:
     joined: list[str] = []
     for _ in range(GROWS_BY):
@@ -92,6 +97,7 @@ MEMBERSHIP: Final = (
         "Two nodes join, lead, and leave again",
         _grow_and_shrink,
         frozenset({Ability.SCALE}),
+        prepare=_room_to_grow,
     ),
     Scenario(
         "replace-member",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,13 @@ from qm.drill.targets.limited import LimitedTarget
 from qm.drill.targets.readiness import check_members, members_of, until_ready
 from qm.drill.targets.reasons import KUBERNETES
 from qm.drill.targets.target import DrillNode, TargetFailed
+from qm.drill.targets.workers import is_usable, needs_one_each
 from qm.node.config.addresses import host_and_port
 from qm.node.config.schema import API_PORT, HTTP_PORT
 from qm.node.leader.kubernetes import ApiServer, ApiServerRefused, NotFound
 from qm.pb import control_pb2
+
+logger = logging.getLogger(__name__)
 
 WAIT_S: Final = 300.0
 """Time for a pod to be scheduled, to get its volume, and to serve."""
@@ -179,6 +183,26 @@ class KubernetesTarget(LimitedTarget):
         await self._until(lambda: self._votes(node, lost), f"{node} is no voter again")
 
     @override
+    async def check_room(self, count: int) -> None:
+        found = await self._get(_APPS, f"statefulsets/{self._release.stateful_set}")
+        pod = found["spec"].get("template", {}).get("spec") or {}
+        if not needs_one_each(pod):
+            return
+        needed = len(self.nodes) + count
+        try:
+            workers = await self._server.workers()
+        except ApiServerRefused as error:
+            logger.warning("workers cannot be counted before growing: %s", error)
+            return
+        usable = sum(is_usable(worker, pod) for worker in workers)
+        if usable < needed:
+            raise TargetFailed(
+                f"{needed} workers are needed, one for each member, and {usable} of {len(workers)}"
+                " admit such a pod: add workers, or set `scheduling.antiAffinity`; nothing was"
+                " changed"
+            )
+
+    @override
     async def grow(self) -> str:
         name = f"{self._release.stateful_set}-{len(self.nodes)}"
         await self._set_replicas(len(self.nodes) + 1)
@@ -199,7 +223,7 @@ class KubernetesTarget(LimitedTarget):
             if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
                 await self._set_replicas(len(self.nodes))
                 raise TargetFailed(
-                    f"no worker for {pod} (growing by two needs five): {condition.get('message')}"
+                    f"no worker for {pod}, and it was taken back: {condition.get('message')}"
                 )
         return bool(status.get("podIP") or status.get("conditions"))
 

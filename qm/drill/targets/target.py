@@ -94,6 +94,12 @@ class Target(Protocol):
     async def rejoin(self, node: str) -> None:
         """Make a node that was started with an empty folder rejoin; return when it votes."""
 
+    async def check_room(self, count: int) -> None:
+        """Do nothing where `count` more nodes have a place, as far as can be told beforehand.
+
+        Raises TargetFailed.
+        """
+
     async def grow(self) -> str:
         """Add one more node; return its name when it votes. Raises TargetFailed."""
 

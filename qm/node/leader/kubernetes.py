@@ -85,14 +85,25 @@ class ApiServer:
         except (KeyError, TypeError, ValueError) as error:
             raise ApiServerRefused(f"statefulsets/{stateful_set} has no replicas") from error
 
+    async def workers(self) -> list[Any]:
+        """Return the cluster's nodes, as Kubernetes calls them. Raises ApiServerRefused."""
+        answer = await self._call("GET", "api/v1/nodes", "nodes", None)
+        try:
+            return list(answer["items"])
+        except (KeyError, TypeError) as error:
+            raise ApiServerRefused("nodes have no items") from error
+
     async def call(self, method: str, api: str, name: str, change: object = None) -> Any:
         """Return the server's answer about an object of the namespace; `change` is a merge patch,
         the options of a deletion, or a new object. Raises NotFound, ApiServerRefused.
         """
+        return await self._call(method, f"{api}/namespaces/{{namespace}}/{name}", name, change)
+
+    async def _call(self, method: str, path: str, name: str, change: object) -> Any:
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
         try:
             grant = self._grant()
-            url = f"{grant.url}/{api}/namespaces/{grant.namespace}/{name}"
+            url = f"{grant.url}/{path.format(namespace=grant.namespace)}"
             headers = {"Content-Type": _MERGE_PATCH if method == "PATCH" else _JSON}
             if grant.token:
                 headers["Authorization"] = f"Bearer {grant.token}"
