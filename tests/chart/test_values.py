@@ -61,6 +61,8 @@ CHANGED: Object = {
     "audit.image.digest": f"sha256:{'0' * 64}",
     "audit.packages": ["org.example:more:1.0"],
     "drills.scenarios": ["kill-leader"],
+    "console.oidc.roles": {"others": "operator"},
+    "console.oidc.url": "https://queues.example.com",
     "audit.schedule": "0 0 * * *",
     "audit.signers": ["00" * 32],
     "audit.signingKeySecret": "compaction",
@@ -88,6 +90,7 @@ WITH: dict[str, Object] = {
     "networkPolicy.egress": {"networkPolicy": {"msmqTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}},
     "tls.existingSecret": _SECRETS,
     "tls.adminSecret": _SECRETS,
+    "drills.countWorkers": {"drills": {"scenarios": ["grow-and-shrink"]}},
 }
 """What else must be set so that a value has a meaning."""
 OF_THE_CLUSTER = {"keepScale"}
