@@ -47,6 +47,7 @@ _NOUNS: Final = {
     "peer": "qm.cli.queues.peer:peer",
     "pki": "qm.cli.cluster.pki:pki",
     "queue": "qm.cli.queues.queue:queue",
+    "report": "qm.cli.cluster.report:report",
     "rpc": "qm.cli.windows.rpc:rpc",
     "search": "qm.cli.queues.search:search",
     "top": "qm.cli.cluster.watch:top",

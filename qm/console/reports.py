@@ -48,7 +48,7 @@ class ReportPages(PageGroup):
 
     async def _reports(self, request: web.Request) -> web.Response:
         reply = await self.call(request, lambda s: s.nodes.ListReports, pb.ListReportsRequest())
-        return self.render(request, "reports.html.j2", reports=reply.reports)
+        return self.render(request, "reports.html.j2", reports=reply.reports, missing=reply.missing)
 
     async def _content(self, request: web.Request) -> bytes:
         wanted = pb.GetReportRequest(path=request.query.get("path", ""))

@@ -50,13 +50,16 @@ class Reports:
             with _Descriptor(os.open(self._root(), _NO_LINKS & ~os.O_NOFOLLOW)) as root:
                 return _read(root, parts)
         except (OSError, ValueError) as error:
-            if isinstance(error, _TooLarge):
+            if isinstance(error, TooLarge):
                 raise
             raise KeyError(path) from None
 
     def _root(self) -> Path:
         if self._folder is None:
-            raise NotOffered("this node shows no reports: set `console.reports` to their folder")
+            raise NotOffered(
+                "this node shows no reports: set `console.reports` to their folder, or"
+                " `archive.url`"
+            )
         return self._folder
 
     def _found(self) -> Iterator[ReportFile]:
@@ -81,8 +84,11 @@ class Reports:
                     yield ReportFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
-class _TooLarge(ValueError):
-    pass
+class TooLarge(ValueError):
+    """A report has more than REPORT_MAX_BYTES."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it is longer than {REPORT_MAX_BYTES >> 20} MiB: read it where it is")
 
 
 class _Descriptor:
@@ -115,7 +121,7 @@ def _read(folder: int, parts: Sequence[str]) -> bytes:
             if not part:
                 return bytes(content)
             content += part
-    raise _TooLarge(f"it is longer than {REPORT_MAX_BYTES >> 20} MiB: read it at the node")
+    raise TooLarge
 
 
 def _entries(folder: Path) -> list["os.DirEntry[str]"]:

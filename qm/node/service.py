@@ -21,6 +21,7 @@ from qm.console.people import Access
 from qm.console.server import ConsoleServer, Files
 from qm.edge.edge import NO_LEADER
 from qm.edge.outgoing.link.resolver import SystemResolver
+from qm.node.audits import Shelf
 from qm.node.config.addresses import AddressBook, host_and_port
 from qm.node.config.schema import NodeConfig
 from qm.node.config.tls import Identities, caller_files, certificate_files, peer_files
@@ -53,7 +54,6 @@ from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.console_people import ways_of
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
-from qm.node.reports import Reports
 from qm.node.upkeep import consensus_health, descriptors, housekeeping, scrubber
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.descriptors import Descriptors
@@ -238,7 +238,9 @@ class Service:
             self.scrubber,
             self.keys,
             self._config.data,
-            Reports(self._config.console.reports),
+            Shelf(
+                self._config.console.reports, self._config.archive.url, self._identity.cluster_id
+            ),
         )
 
     def _new_api_server(self, tls: Identities) -> ApiServer:

@@ -3688,18 +3688,22 @@ class ListReportsReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPORTS_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    missing: _builtins.str
+    """Why those of the archive are not among them; "": they are, or there is no archive."""
     @_builtins.property
     def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportFile]:
-        """The newest first, 1,000 at most."""
+        """The newest first: 1,000 of the folder and those of 100 audits at most."""
 
     def __init__(
         self,
         *,
         reports: _abc.Iterable[Global___ReportFile] | None = ...,
+        missing: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["missing", b"missing", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3713,10 +3717,10 @@ class ReportFile(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     WRITTEN_MS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Below the folder, with slashes."""
+    """Below the folder, with slashes; of an audit in the archive archive:AUDIT/NAME."""
     size_bytes: _builtins.int
     written_ms: _builtins.int
-    """UTC milliseconds, by the node's file system."""
+    """UTC milliseconds, by the file system or store."""
     def __init__(
         self,
         *,

@@ -2927,7 +2927,8 @@ class NodeControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListReports(self, request, context):
-        """Reports of drills and audits that are kept in the folder `console.reports` of this node.
+        """Reports of drills and audits in the folder `console.reports` of this node, and those of audits in
+        its archive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

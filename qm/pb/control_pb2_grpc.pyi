@@ -870,7 +870,9 @@ class NodeControlStub:
     A node makes one at a time; a reader that stalls for a minute loses it.
     """
     ListReports: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListReportsRequest, _control_pb2.ListReportsReply]
-    """Reports of drills and audits that are kept in the folder `console.reports` of this node."""
+    """Reports of drills and audits in the folder `console.reports` of this node, and those of audits in
+    its archive.
+    """
     GetReport: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetReportRequest, _control_pb2.Report]
 
 @_typing.type_check_only
@@ -890,7 +892,9 @@ class NodeControlAsyncStub(NodeControlStub):
     A node makes one at a time; a reader that stalls for a minute loses it.
     """
     ListReports: _aio.UnaryUnaryMultiCallable[_control_pb2.ListReportsRequest, _control_pb2.ListReportsReply]  # type: ignore[assignment]
-    """Reports of drills and audits that are kept in the folder `console.reports` of this node."""
+    """Reports of drills and audits in the folder `console.reports` of this node, and those of audits in
+    its archive.
+    """
     GetReport: _aio.UnaryUnaryMultiCallable[_control_pb2.GetReportRequest, _control_pb2.Report]  # type: ignore[assignment]
 
 class NodeControlServicer(metaclass=_abc_1.ABCMeta):
@@ -937,7 +941,9 @@ class NodeControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.ListReportsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ListReportsReply, _abc.Awaitable[_control_pb2.ListReportsReply]]:
-        """Reports of drills and audits that are kept in the folder `console.reports` of this node."""
+        """Reports of drills and audits in the folder `console.reports` of this node, and those of audits in
+        its archive.
+        """
 
     @_abc_1.abstractmethod
     def GetReport(

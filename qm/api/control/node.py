@@ -90,7 +90,7 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
             found = await self._operations.reports()
         except NotOffered as error:
             raise Unsupported(str(error)) from None
-        return pb.ListReportsReply(reports=map(_report, found))
+        return pb.ListReportsReply(reports=map(_report, found.files), missing=found.missing)
 
     @override
     async def GetReport(self, request: pb.GetReportRequest, context: Context) -> pb.Report:

@@ -113,13 +113,22 @@ class Diagnostics(msgspec.Struct, frozen=True):
 
 
 class ReportFile(msgspec.Struct, frozen=True):
-    """A report of a drill or an audit in a folder of this node."""
+    """A report of a drill or an audit in a folder of this node, or of an audit in its archive."""
 
     path: str
-    """Below the folder, with slashes."""
+    """Below the folder, with slashes; of one in the archive `archive:AUDIT/NAME`."""
     size_bytes: int
     written_ms: int
     """UTC, by the file system."""
+
+
+class ReportList(msgspec.Struct, frozen=True):
+    """The reports that this node shows."""
+
+    files: Sequence[ReportFile]
+    """The newest first."""
+    missing: str
+    """Why those of the archive are not among them; "" if they are, or if there is no archive."""
 
 
 class NextKeys(msgspec.Struct, frozen=True):
@@ -190,8 +199,8 @@ class Operations(Protocol):
     async def diagnostics(self) -> Diagnostics:
         """Return what a support case needs from this node."""
 
-    async def reports(self) -> Sequence[ReportFile]:
-        """Return the reports of drills and audits at this node, the newest first.
+    async def reports(self) -> ReportList:
+        """Return the reports of drills and audits at this node, and of audits in its archive.
 
         Raises NotOffered.
         """

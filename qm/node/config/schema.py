@@ -251,7 +251,7 @@ class ConsoleSection(Section, frozen=True, kw_only=True):
     """Whether users who have a password and a role (`qm user add --role`) sign in with them."""
     reports: Path | None = None
     """Folder with reports of drills and audits that operators and admins may read (.html, .json,
-    .md, .prom, .txt), at most three folders deep; without it there are none."""
+    .md, .prom, .txt), at most three folders deep, beside those of audits in the archive."""
     oidc: OidcSection | None = None
 
 

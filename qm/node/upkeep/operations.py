@@ -3,7 +3,6 @@
 Requests about another node are sent to its relay endpoint.
 """
 
-import asyncio
 import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
@@ -21,17 +20,17 @@ from qm.api.gate.operations import (
     LinkEvent,
     NextKeys,
     Operations,
-    ReportFile,
+    ReportList,
     ScrubState,
 )
 from qm.cluster.cluster import Unavailable
 from qm.edge.outgoing import LinkReport
 from qm.model.values.elements import OutgoingQueueState
+from qm.node.audits import Shelf
 from qm.node.membership.manager_keys import NodeKeys
 from qm.node.membership.status import VERSION
 from qm.node.relay.channels import Channels, Unreachable, reply_to
 from qm.node.replica.replicated_store import ReplicatedStore
-from qm.node.reports import Reports
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.consensus_health import consensus_alarms
 from qm.node.upkeep.diagnosis import Diagnosis
@@ -68,9 +67,9 @@ class NodeOperations(Operations):
         scrubber: Scrubber,
         keys: NodeKeys,
         data: Path,
-        reports: Reports,
+        shelf: Shelf,
     ) -> None:
-        self._reports = reports
+        self._shelf = shelf
         self._keys = keys
         self._msmq = msmq
         self._backups = backups
@@ -190,12 +189,12 @@ class NodeOperations(Operations):
         return await self._diagnosis.make()
 
     @override
-    async def reports(self) -> Sequence[ReportFile]:
-        return await asyncio.to_thread(self._reports.listed)
+    async def reports(self) -> ReportList:
+        return await self._shelf.listed()
 
     @override
     async def report(self, path: str) -> bytes:
-        return await asyncio.to_thread(self._reports.read, path)
+        return await self._shelf.read(path)
 
     @override
     async def next_keys(self) -> NextKeys:
