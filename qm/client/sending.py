@@ -11,12 +11,15 @@ from qm.client.errors import (
     QuotaExceeded,
     Subject,
     Unavailable,
+    check_status,
     mq_error,
 )
 from qm.client.message import Message, Sent
 from qm.client.session import Session
 from qm.pb import data_pb2
 from qm.wire.codes import MQ_OK, ErrorCode
+from qm.wire.errors import ProtocolError
+from qm.wire.packets.user_message import parse_user_message
 
 BATCH_MESSAGES_MAX: Final = 512
 BATCH_MAX_BYTES: Final = 4 << 20
@@ -170,3 +173,28 @@ def _batches(messages: Sequence[Message], targets: Sequence[str]) -> Iterator[li
         size += more
     if batch:
         yield batch
+
+
+async def send_packet(
+    session: Session, targets: Sequence[str], packet: bytes, transaction: bytes = b""
+) -> None:
+    """Send a packet as a new message with its properties. Raises ClientError."""
+    reply = await session.once(
+        lambda stubs: stubs.data.Send,
+        lambda request: data_pb2.SendRequest(
+            request=request,
+            messages=[data_pb2.OutgoingMessage(targets=targets, packet=packet)],
+            transaction=transaction,
+        ),
+    )
+    for result in reply.results:
+        check_status(result.status)
+
+
+def is_transactional(packet: bytes) -> bool:
+    """Whether a packet is a message of a transaction; not if it is none at all."""
+    try:
+        message, _ = parse_user_message(packet, 0, len(packet))
+    except ProtocolError:
+        return False  # the node reports what is wrong with it
+    return message.transaction is not None

@@ -9,6 +9,7 @@ from qm.client.client import Access, Client
 from qm.client.errors import ClientError
 from qm.client.message import Message
 from qm.client.queue import Queue, exactly
+from qm.client.sending import is_transactional, send_packet
 from qm.console.bodies import EDITED_MAX_BYTES, editable_text, edited_body, shown_body
 from qm.console.forms import form_of, values_of
 from qm.console.page_group import PageGroup, number, see
@@ -17,7 +18,7 @@ from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 
 _PART_BYTES: Final = 64 << 10
-"""Of a body that is downloaded."""
+"""Of what is downloaded."""
 _GONE: Final = "the message has left the queue, or is locked"
 _KEPT: Final = (
     "body",
@@ -50,15 +51,19 @@ class MessagePages(PageGroup):
         return [
             web.get(message, self._message),
             web.get(f"{message}/body", self._body),
+            web.get(f"{message}/packet", self._packet),
             web.get(f"{message}/edit", self._edit),
             web.post(f"{message}/resend", self._resend),
             web.post(message + "/{verb:delete|return|move|copy}", self._do),
             web.post(f"{queue}/messages", self._do_with_several),
+            web.post(f"{queue}/load", self._load),
         ]
 
-    async def _found(self, request: web.Request, key: int) -> Any:
+    async def _found(
+        self, request: web.Request, key: int, view: data_pb2.View.ValueType = data_pb2.PROPERTIES
+    ) -> Any:
         wanted = pb.GetMessageRequest(
-            queue=self.queue_name(request), lookup_identifier=key, view=data_pb2.PROPERTIES
+            queue=self.queue_name(request), lookup_identifier=key, view=view
         )
         return await self.call(request, lambda s: s.messages.GetMessage, wanted)
 
@@ -76,22 +81,34 @@ class MessagePages(PageGroup):
         )
 
     async def _body(self, request: web.Request) -> web.StreamResponse:
-        """Write it here, so that the request counts until its answer is taken."""
         found = await self._found(request, number(request.match_info["key"]))
-        body = found.properties.body
         name = f"message-{found.lookup_identifier}.bin"
-        answer = web.StreamResponse(
-            headers={
-                "Content-Disposition": f'attachment; filename="{name}"',
-                "Content-Type": "application/octet-stream",
-                "Content-Length": str(len(body)),
-            }
-        )
-        await answer.prepare(request)
-        for at in range(0, len(body), _PART_BYTES):
-            await answer.write(body[at : at + _PART_BYTES])
-        await answer.write_eof()
-        return answer
+        return await _download(request, name, found.properties.body)
+
+    async def _packet(self, request: web.Request) -> web.StreamResponse:
+        """The message as `qm message save` writes it, with its properties."""
+        key = number(request.match_info["key"])
+        found = await self._found(request, key, data_pb2.PACKETS)
+        return await _download(request, f"message-{key}.packet", found.packet)
+
+    async def _load(self, request: web.Request) -> web.Response:
+        """Send what was saved as a new message with the same properties."""
+        form = await form_of(request)
+        try:
+            packet = bytes.fromhex(form.get("packet", ""))
+        except ValueError:
+            packet = b""
+        if not packet:
+            raise web.HTTPBadRequest(reason="choose a file that a message was saved to")
+        found = await self.found_queue(request)
+        async with self.client(request) as client:
+            target = client.format_name(found.format_name or found.path_name)
+            if is_transactional(packet):
+                async with client.transaction() as one:
+                    await send_packet(await one.session(), [target], packet, one.identifier)
+            else:
+                await send_packet(client.main, [target], packet)
+        return see(f"/queues/{found.queue_id}")
 
     # One message, or several
 
@@ -233,6 +250,22 @@ class MessagePages(PageGroup):
         if "delete" in form:
             await self._delete(request, key, form)
         return see(f"/queues/{request.match_info['queue']}")
+
+
+async def _download(request: web.Request, name: str, content: bytes) -> web.StreamResponse:
+    """Write a file here, so that the request counts until its answer is taken."""
+    answer = web.StreamResponse(
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(len(content)),
+        }
+    )
+    await answer.prepare(request)
+    for at in range(0, len(content), _PART_BYTES):
+        await answer.write(content[at : at + _PART_BYTES])
+    await answer.write_eof()
+    return answer
 
 
 def _copied(properties: data_pb2.Properties) -> Message:

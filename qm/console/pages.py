@@ -1,7 +1,7 @@
 """The overview, and the pages of queues: each is a few calls of the public API."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +37,8 @@ _COLUMNS: Final = (
     Column("age", "Oldest", pb.BY_AGE, is_greatest_first=True),
     Column("quota", "Quota", pb.BY_QUOTA, is_greatest_first=True),
 )
+MATCHING_MAX: Final = 500
+"""Queues that are purged or deleted by their names at once; a browser waits for them."""
 _WAYS: Final = {"up": False, "down": True}
 MESSAGE_ID_BYTES: Final = 20
 SCANNED_ITEMS: Final = 1_000
@@ -60,6 +62,7 @@ class Pages(PageGroup):
             web.get("/queues", self._queues),
             web.post("/queues", self._create),
             web.post("/queues/several", self._do_with_several),
+            web.post("/queues/matching", self._do_with_matching),
             web.get("/search", self._search),
             web.get("/trace", self._trace),
             web.get(queue, self._queue),
@@ -177,6 +180,7 @@ class Pages(PageGroup):
             request,
             "queue.html.j2",
             queue=found,
+            journal=await self._journal_of(request, found),
             sees_properties=has_properties(found),
             attributes={name: python_value(found.attributes[name]) for name in found.attributes},
             fields=ATTRIBUTES,
@@ -184,6 +188,13 @@ class Pages(PageGroup):
             after=after,
             reasons=reasons,
         )
+
+    async def _journal_of(self, request: web.Request, queue: Any) -> Any:
+        """Return a queue's journal, None for none."""
+        if not queue.journal_queue_id:
+            return None
+        wanted = pb.GetQueueRequest(queue=pb.QueueName(queue_id=queue.journal_queue_id))
+        return await self.call(request, lambda s: s.queues.GetQueue, wanted)
 
     async def _contents(self, request: web.Request) -> tuple[Any, str, list[Any]]:
         """Return some messages, where the next ones begin, and why they are there."""
@@ -223,11 +234,33 @@ class Pages(PageGroup):
     async def _do_with_several(self, request: web.Request) -> web.Response:
         """Purge or delete each; one that is refused does not keep the others."""
         form = await form_of(request)
-        verb, chosen = form.get("verb", ""), await values_of(request, "queue")
-        if verb not in ("purge", "delete") or not chosen:
+        chosen = await values_of(request, "queue")
+        return await self._each(request, form.get("verb", ""), [number(one) for one in chosen])
+
+    async def _do_with_matching(self, request: web.Request) -> web.Response:
+        """The same with all queues whose names contain a text, if they are as many as were seen."""
+        form = await form_of(request)
+        text, kind = form.get("filter", ""), form.get("kind", "")
+        if not text or (kind and kind not in _KINDS):
+            raise web.HTTPBadRequest(reason="say what the names of the queues contain")
+        kinds = [pb.QueueKind.Value(kind.upper())] if kind else []
+        found = await self._all_queues(request, f"*{text}*", kinds)
+        if len(found) != number(form.get("count", "")):
+            raise web.HTTPConflict(reason=f"{len(found)} queues match now: look at the list again")
+        if len(found) > MATCHING_MAX:
+            raise web.HTTPBadRequest(
+                reason=f"at most {MATCHING_MAX} queues at a time: narrow the text, or use"
+                " `qm queue purge` or `qm queue delete` with a pattern"
+            )
+        return await self._each(request, form.get("verb", ""), [one.queue_id for one in found])
+
+    async def _each(
+        self, request: web.Request, verb: str, queue_ids: Sequence[int]
+    ) -> web.Response:
+        if verb not in ("purge", "delete") or not queue_ids:
             raise web.HTTPBadRequest(reason="choose queues, and what to do with them")
         failed: list[tuple[int, str]] = []
-        for queue_id in map(number, chosen):
+        for queue_id in queue_ids:
             name = pb.QueueName(queue_id=queue_id)
             try:
                 if verb == "purge":
@@ -240,7 +273,7 @@ class Pages(PageGroup):
                 failed.append((queue_id, str(error)))
         if not failed:
             return see("/queues")
-        done = len(chosen) - len(failed)
+        done = len(queue_ids) - len(failed)
         return self.render(
             request, "several.html.j2", queue=None, verb=verb, done=done, failed=failed
         )

@@ -22,6 +22,7 @@ from qm.api.gate.operations import Console
 from qm.api.gate.roles import rule_of
 from qm.client.errors import AccessDenied, ClientError, NotAllowed, Unavailable
 from qm.console.activity import ActivityPages
+from qm.console.counters import CounterPages
 from qm.console.entry import SESSION_COOKIE, Entry, Ways
 from qm.console.forms import FORM_MAX_BYTES, form_of
 from qm.console.messages import MessagePages
@@ -156,6 +157,7 @@ class ConsoleServer(Console):
                 *Pages(self._page, self.caller_of).routes(),
                 *MessagePages(self._page, self.caller_of).routes(),
                 *ActivityPages(self._page, self.caller_of).routes(),
+                *CounterPages(self._page, self.caller_of).routes(),
                 *Rights(self._page, self.caller_of).routes(),
                 *Sending(self._page, self.caller_of).routes(),
                 *ReportPages(self._page, self.caller_of).routes(),

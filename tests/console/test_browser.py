@@ -37,6 +37,7 @@ def test_every_page_is_seen_and_read_by_everybody() -> None:
                 "opens": f"{base}/opens",
                 "certificates": f"{base}/certificates?who=admin",
                 "settings": f"{base}/settings",
+                "counters": f"{base}/counters",
                 "rights": f"{queue}/acl",
                 "rights-explained": f"{base}/settings/acl/explain?who=admin",
                 "send": f"{queue}/send",
@@ -121,6 +122,19 @@ def test_a_file_is_sent_and_all_messages_are_chosen_by_hand() -> None:
         assert await page.locator("input[name=key]:checked").count() == 3
         await page.click("text=Delete the chosen")
         await page.wait_for_selector("input[name=key]", state="detached")
+        async with made.client() as client:
+            await client.send(PLAIN, Message(body=b"kept", label="order 1"))
+        await page.goto(queue)
+        await page.click("tbody th a")
+        async with page.expect_download() as saved:
+            await page.click("text=Save the message")
+        await page.goto(queue)
+        await page.set_input_files(
+            "form[action$='/load'] input[type=file]", await (await saved.value).path()
+        )
+        await page.wait_for_function("document.querySelector('[name=packet]').value.length > 100")
+        await page.click("text=Load")
+        await page.wait_for_function("document.querySelectorAll('[name=key]').length === 2")
 
     browse(scenario)
 

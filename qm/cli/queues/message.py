@@ -452,40 +452,13 @@ async def _fill(found: list[Any], count: int, more: Callable[[], Awaitable[Any]]
 
 async def _send_packet(client: Any, targets: Sequence[str], packet: bytes) -> None:
     """Send a packet again; a transactional one in its own transaction."""
-    if not _is_transactional(packet):
-        await _send_in(client.main, targets, packet)
+    from qm.client.sending import is_transactional, send_packet
+
+    if not is_transactional(packet):
+        await send_packet(client.main, targets, packet)
         return
     async with client.transaction() as transaction:
-        await _send_in(await transaction.session(), targets, packet, transaction.identifier)
-
-
-def _is_transactional(packet: bytes) -> bool:
-    from qm.wire.errors import ProtocolError
-    from qm.wire.packets.user_message import parse_user_message
-
-    try:
-        message, _ = parse_user_message(packet, 0, len(packet))
-    except ProtocolError:
-        return False  # the node reports what is wrong with it
-    return message.transaction is not None
-
-
-async def _send_in(
-    session: Any, targets: Sequence[str], packet: bytes, transaction: bytes = b""
-) -> None:
-    from qm.client.errors import check_status
-    from qm.pb import data_pb2
-
-    reply = await session.once(
-        lambda stubs: stubs.data.Send,
-        lambda request: data_pb2.SendRequest(
-            request=request,
-            messages=[data_pb2.OutgoingMessage(targets=targets, packet=packet)],
-            transaction=transaction,
-        ),
-    )
-    for result in reply.results:
-        check_status(result.status)
+        await send_packet(await transaction.session(), targets, packet, transaction.identifier)
 
 
 def _show_locked(connection: Connection, queue: str, form: str, output: str) -> None:

@@ -16,7 +16,7 @@ document.addEventListener("change", (event) => {
     event.target.files[0].arrayBuffer().then((bytes) => {
       const digits = Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0"));
       form.elements[hexOf].value = digits.join("");
-      form.elements[chosen].value = "hexadecimal bytes";
+      if (chosen) form.elements[chosen].value = "hexadecimal bytes";
     });
   }
 });

@@ -51,6 +51,10 @@ class LimitedTarget(Target):
         self.refuse(Ability.DISK_ERRORS)
 
     @override
+    async def check_room(self, count: int) -> None:
+        return  # a node that cannot be added says so
+
+    @override
     async def lose_disk(self, node: str) -> None:
         self.refuse(Ability.DISKS)
 
