@@ -45,6 +45,8 @@ class Description(msgspec.Struct, frozen=True):
     jwks_uri: str
     token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
     authorization_response_iss_parameter_supported: bool = False
+    end_session_endpoint: str = ""
+    """Of OpenID Connect RP-Initiated Logout 1.0; empty: it has none."""
 
 
 class _Keys(msgspec.Struct, frozen=True):

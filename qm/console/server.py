@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import jinja2
 import msgspec
@@ -222,10 +223,18 @@ class ConsoleServer(Console):
             await self._callers.pop(cookie).close()
 
     async def _sign_out(self, request: web.Request) -> web.Response:
-        cookie = request.cookies.get(SESSION_COOKIE, "")
-        self._sign_ins.end(cookie)
+        """End the session and, by a page that leads there, the one at its provider: the content
+        policy admits no form that ends at another site.
+        """
+        way_out = request[SESSION].person.way_out
+        self._sign_ins.end(request.cookies.get(SESSION_COOKIE, ""))
         await self._close_ended()
-        answer = web.Response(status=303, headers={"Location": "/sign-in"})
+        address = "" if way_out is None else await way_out()
+        if address:
+            provider = urlsplit(address).netloc
+            answer = self._open_page("signed-out.html.j2", 200, address=address, provider=provider)
+        else:
+            answer = web.Response(status=303, headers={"Location": "/sign-in"})
         answer.del_cookie(SESSION_COOKIE, path="/", secure=True, httponly=True, samesite="Strict")
         return answer
 

@@ -1,7 +1,7 @@
 """Who is signed in to the console: codes for signing in and sessions, in one node's memory."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -36,6 +36,8 @@ class Person(msgspec.Struct, frozen=True):
     holds: Callable[[], bool]
     """Whether what proved it still does: the certificate, or the user with this password."""
     session_max_s: float = SESSION_MAX_S
+    way_out: Callable[[], Awaitable[str]] | None = None
+    """Returns the address at which who proved it signs them out as well, "" for none."""
 
 
 class Session(msgspec.Struct):

@@ -8,6 +8,7 @@ import asyncio
 import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,10 @@ from qm.security.guesses import Guesses
 
 BACK_PATH: Final = "/sign-in/provider/back"
 """What the provider must know as the address to return to, below the console's own."""
+OUT_PATH: Final = "/sign-in"
+"""Where it leads back to from signing out, which it must know as well."""
+HINT_MAX_CHARS: Final = 4_096
+"""A longer ID token is not kept for signing out: it would not fit into an address."""
 SESSION_MAX_S: Final = 3_600.0
 """Then the browser asks the provider anew: what it withdrew ends here within this time."""
 ATTEMPT_MAX_S: Final = 600.0
@@ -134,8 +139,7 @@ class SingleSignOn:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        endpoint = description.authorization_endpoint
-        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", browser
+        return _with_query(description.authorization_endpoint, asked), browser
 
     async def finish(self, asked: Mapping[str, str], browser: str, place: str) -> Person:
         """Return whom the provider proves with its answer. Raises Refused."""
@@ -175,7 +179,27 @@ class SingleSignOn:
         except UnknownKey:
             keys = await self._provider.keys(is_one_missing=True)
             claims = verified(token, keys, expected, attempt.nonce)
-        return Person(principal_in(claims, expected), _always, SESSION_MAX_S)
+        hint = token if len(token) <= HINT_MAX_CHARS else ""
+        return Person(
+            principal_in(claims, expected), _always, SESSION_MAX_S, partial(self._way_out, hint)
+        )
+
+    async def _way_out(self, hint: str) -> str:
+        """Return the address at which the provider ends its own session; "" if it has none, does
+        not answer, or names one without TLS. `hint`: the ID token that it gave.
+        """
+        try:
+            async with asyncio.timeout(PROVIDER_MAX_S):
+                endpoint = (await self._provider.description()).end_session_endpoint
+        except (ProviderSilent, TimeoutError):
+            return ""
+        if urlsplit(endpoint).scheme != "https":
+            return ""
+        asked = {
+            "client_id": self._settings.claims.client_id,
+            "post_logout_redirect_uri": self.url + OUT_PATH,
+        }
+        return _with_query(endpoint, asked | ({"id_token_hint": hint} if hint else {}))
 
     def _ended_attempt(self, state: str, browser: str) -> _Attempt:
         """Return the attempt of an answer, which ends. Raises _NotBegun."""
@@ -211,6 +235,10 @@ class SingleSignOn:
 
 class _NotBegun(Exception):
     """An answer to nothing that this browser asked."""
+
+
+def _with_query(endpoint: str, asked: Mapping[str, str]) -> str:
+    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
 
 
 def _always() -> bool:

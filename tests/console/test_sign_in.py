@@ -72,6 +72,7 @@ def test_a_provider_signs_in() -> None:
     async def main(trusted: Provider) -> None:
         trusted.shows_page = True
         trusted.claims |= {"name": HOSTILE}
+        trusted.described = {"end_session_endpoint": f"{trusted.issuer}/end"}
         async with clients(1, trusting(trusted)) as made, window() as page:
             base = base_of(made)
             await page.goto(f"{base}/")
@@ -81,6 +82,8 @@ def test_a_provider_signs_in() -> None:
             await page.wait_for_selector("h1:has-text('Overview')")
             assert "oidc:248289761001 (admin)" in await page.locator("header").inner_text()
             await page.click("text=Sign out")
+            await page.wait_for_selector("h1:has-text('Ended')")
+            await page.click("text=Back")
             await page.wait_for_selector("h1:has-text('Sign in')")
             trusted.claims["roles"] = [HOSTILE]
             await through(page, base)

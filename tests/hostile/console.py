@@ -46,6 +46,11 @@ _PATHS = (
     "/clients?after=%F0%9F%92%A9",
     "/transactions?after=x",
     "/sign-in?code=" + "x" * 4_000,
+    "/sign-in",
+    "/sign-in/provider/back?state=" + "x" * 4_000 + "&code=%00%ff",
+    "/counters",
+    "/reports/show?path=archive:../0-1/summary.json",
+    "/queues?sort=age&way=up",
     "/static/..%2f..%2fserver.py",
     "/" + "%2e/" * 1_000,
 )
@@ -57,8 +62,20 @@ _POSTS = (
     "/transactions/resolve",
     "/outgoing/1/pause",
     "/sign-out",
+    "/queues/matching",
+    "/queues/1/load",
 )
 _FORM = "application/x-www-form-urlencoded"
+_FORM_COOKIE = "__Host-quorate-form"
+_FORM_SECRETS = ("", "x" * 43, "\xff" * 43, "x" * 7_000)
+_PASSWORD_FORMS = (
+    urlencode({"form_token": "wrong", "name": "admin", "password": "guess"}).encode(),
+    urlencode({"name": "x" * 4_000, "password": "\0" * 1_000}).encode(),
+    urlencode({"form_token": "\u00e9" * 64, "name": "\U0001f4a9", "password": ""}).encode(),
+    b"name=%ff&password=%fe&form_token=%fd",
+    b"name=" + b"y" * (64 << 10),
+)
+"""Names and passwords at the page for signing in."""
 _COOKIES = (
     f"{_COOKIE}=",
     f"{_COOKIE}=" + "A" * 7_000,
@@ -151,7 +168,12 @@ class _Attacker:
         """Requests of strangers: cookies, paths, forms, bodies that unpack to much more."""
         async with _browser(self._victim, number, self._stranger) as (reader, writer):
             for _ in range(self._chance.choice((1, 8))):
-                match self._chance.randrange(4):
+                match self._chance.randrange(5):
+                    case 4:
+                        kind = f"Content-Type: {_FORM}"
+                        cookie = f"Cookie: {_FORM_COOKIE}={self._chance.choice(_FORM_SECRETS)}"
+                        body = self._chance.choice(_PASSWORD_FORMS)
+                        writer.write(request("POST", "/sign-in", kind, cookie, body=body))
                     case 0:
                         headers = [f"Cookie: {self._chance.choice(_COOKIES)}"]
                         writer.write(request("GET", self._chance.choice(_PATHS), *headers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import secrets
 import ssl
 import tempfile
@@ -88,6 +89,14 @@ class Provider:
         asked = dict(request.rel_url.with_query(str(form["asked"])).query)
         return self._back(asked)
 
+    async def _end(self, request: web.Request) -> web.StreamResponse:
+        """End a session, as the console asks for it."""
+        asked = request.query
+        jwt.decode(asked["id_token_hint"], options={"verify_signature": False})
+        back = html.escape(asked["post_logout_redirect_uri"])
+        text = f"<!doctype html><title>Provider</title><h1>Ended</h1><a href='{back}'>Back</a>"
+        return web.Response(text=text, content_type="text/html")
+
     def _back(self, asked: dict[str, str]) -> web.StreamResponse:
         if asked["client_id"] != CLIENT_ID or "openid" not in asked["scope"].split():
             return web.Response(status=400, text="another client")
@@ -136,6 +145,7 @@ class Provider:
                 web.get("/authorize", self._authorize),
                 web.post("/login", self._login),
                 web.post("/token", self._token),
+                web.get("/end", self._end),
             ]
         )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

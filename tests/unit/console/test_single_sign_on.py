@@ -352,3 +352,36 @@ def test_a_client_may_have_no_secret_and_a_provider_take_it_in_the_form() -> Non
                 assert (await tried(found))[0] == 200
 
     run(work())
+
+
+@with_provider
+async def test_signing_out_leads_to_the_provider_too(made: Clients, trusted: Provider) -> None:
+    trusted.described = {"end_session_endpoint": f"{trusted.issuer}/end?x=1"}
+    async with opened(made, trusted) as found:
+        await tried(found)
+        assert (await found.get("/queues"))[0] == 200
+        status, text = await found.post("/sign-out")
+        assert status == 200
+        (address,) = re.findall(r'content="0; url=([^"]+)"', text)
+        assert address.startswith(f"{trusted.issuer}/end?x=1&amp;")
+        asked = parse_qs(urlsplit(address.replace("&amp;", "&")).query)
+        assert asked["client_id"] == [CLIENT_ID]
+        assert asked["post_logout_redirect_uri"] == [f"https://{found.host}:{CONSOLE_PORT}/sign-in"]
+        hint = jwt.decode(asked["id_token_hint"][0], options={"verify_signature": False})
+        assert hint["sub"] == trusted.claims["sub"]
+        assert (await found.get("/queues"))[0] == 401
+
+
+@pytest.mark.parametrize("endpoint", ["", "http://localhost/end", "javascript:alert(1)"])
+def test_a_provider_without_a_way_out_keeps_nobody_signed_in(endpoint: str) -> None:
+    async def work(made: Clients, trusted: Provider) -> None:
+        trusted.described = {"end_session_endpoint": endpoint}
+        async with opened(made, trusted) as found:
+            await tried(found)
+            await found.get("/queues")
+            status, text = await found.post("/sign-out")
+            assert status == 401
+            assert "/end" not in text
+            assert (await found.get("/queues"))[0] == 401
+
+    with_provider(work)()
