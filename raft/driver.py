@@ -387,11 +387,13 @@ class Driver(Generic[ResultT]):
             self._loop.call_soon(self._on_turn)
 
     def _on_turn(self) -> None:
-        self._is_turn_scheduled = False
-        if not self._is_dead:
+        if self._is_turn_scheduled and not self._is_dead:
+            self._is_turn_scheduled = False
             self._guarded(self._turn)
 
     def _on_handed_out(self) -> None:
+        if self._proposals.waiting_bytes:
+            self._on_turn()  # the disk writes it while the state machine settles
         if not self._is_dead:
             began = self._loop.time()
             self._guarded(self._replica.settle)

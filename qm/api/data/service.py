@@ -52,7 +52,6 @@ class Data(data_pb2_grpc.DataServicer):
     async def close(self) -> None:
         """Finish; there are no more calls."""
         self.applied.close()
-        await self.proposer.close()
 
     # Sessions ----------------------------------------------------------------------------
 

@@ -122,8 +122,12 @@ class PendingRead:
 
     def called(self) -> None:
         """Try, unless a try is under way."""
-        if self._is_in_line and not self._is_trying and not self._is_over:
-            asyncio.get_running_loop().call_soon(self._try)
+        if not self._is_in_line or self._is_trying or self._is_over:
+            return
+        if self._look is None and not self._place.is_closed:
+            self._try()  # its proposal is to be under way before the state machine settles
+        else:
+            asyncio.get_running_loop().call_soon(self._try)  # it may leave the line
 
     def _try(self) -> None:
         if self._is_trying or self._is_over:
