@@ -63,18 +63,7 @@ def encode_command(
     `packets`: the blob of an EdgeBatch in pieces, instead of `command.packets`, so that it is
     copied only once.
     """
-    codec = _BY_TYPE[type(command)]
-    header = command_pb2.Command()
-    target = getattr(header, codec.declaration.op)
-    target.SetInParent()
-    codec.fill(command, target)
-    encoded = header.SerializeToString(deterministic=True)
-    parts: list[bytes | memoryview] = [_HEADER_LENGTH.pack(len(encoded)), encoded]
-    if isinstance(command, model.EdgeBatch):
-        parts += packets or (command.packets,)
-    elif isinstance(command, model.Send):
-        parts.append(command.packets)
-    return b"".join(parts)
+    return encode_inspected(command, packets).payload
 
 
 class Inspected(msgspec.Struct, frozen=True, gc=False):
@@ -91,6 +80,25 @@ class Inspected(msgspec.Struct, frozen=True, gc=False):
     def declaration(self) -> Declaration:
         """The declaration of the command."""
         return _BY_OP[self.op].declaration
+
+
+def encode_inspected(
+    command: model.Command, packets: Sequence[bytes | memoryview] | None = None
+) -> Inspected:
+    """As `encode_command` and `inspect` in turn, without decoding what was just encoded."""
+    codec = _BY_TYPE[type(command)]
+    header = command_pb2.Command()
+    op = codec.declaration.op
+    target = getattr(header, op)
+    target.SetInParent()
+    codec.fill(command, target)
+    encoded = header.SerializeToString(deterministic=True)
+    parts: list[bytes | memoryview] = [_HEADER_LENGTH.pack(len(encoded)), encoded]
+    if isinstance(command, model.EdgeBatch):
+        parts += packets or (command.packets,)
+    elif isinstance(command, model.Send):
+        parts.append(command.packets)
+    return Inspected(b"".join(parts), op, target, _HEADER_LENGTH.size + len(encoded))
 
 
 def inspect(payload: bytes) -> Inspected:

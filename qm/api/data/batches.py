@@ -47,6 +47,10 @@ class Bodies:
         self._cluster = cluster
         self._applied = applied
 
+    def are_here(self, messages: MessageColumns) -> bool:
+        """Whether `ready` has nothing to wait for."""
+        return self._applied.has_reached(max(messages.body_indexes, default=0))
+
     async def ready(self, messages: MessageColumns) -> None:
         """Return when this node holds the bodies of results. Raises OutOfTime, Unavailable."""
         await self._applied.reached(max(messages.body_indexes, default=0), BODY_WAIT_S)

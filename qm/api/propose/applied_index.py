@@ -22,6 +22,10 @@ class AppliedWatch(ClusterListener):
         """Stop listening."""
         self._stop()
 
+    def has_reached(self, index: int) -> bool:
+        """Whether the entry at `index` is applied here, as far as this knows."""
+        return index <= self._index
+
     async def reached(self, index: int, wait_s: float) -> None:
         """Return when the committed entry at `index` is applied here.
 

@@ -45,7 +45,7 @@ from qm.node.replica.read_state import ReadState
 from qm.node.replica.skipped_entries import SkippedEntries
 from qm.node.replica.state_machine import AppliedStore
 from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Opener, Packets
-from qm.store.codec import Inspected, encode_command, encode_stamp, inspect
+from qm.store.codec import Inspected, encode_command, encode_inspected, encode_stamp
 from qm.store.effects.chain import hashed
 from qm.store.store import Store
 from raft.core.core import Busy, CoreConfig
@@ -315,17 +315,15 @@ class ReplicatedStore(Cluster, DriverEvents):
     async def propose(self, *commands: Command) -> Sequence[Outcome]:
         if self.seals is not None:
             commands = tuple(map(self.seals.sealed, commands))
-        payloads = [encode_command(command) for command in commands]
-        inspected: list[Inspected] = []
+        inspected = [encode_inspected(command) for command in commands]
         deadline = self._loop.time() + PROPOSE_WAIT_MS / 1000
         while True:
             leadership = self._leadership
             try:
                 if leadership.is_here:
-                    inspected = inspected or [inspect(payload) for payload in payloads]
                     return await self.propose_here(inspected)
                 if leadership.node is not None and self._forwarder is not None:
-                    return await self._forwarder.propose(payloads)
+                    return await self._forwarder.propose([one.payload for one in inspected])
             except NotTaken as error:
                 logger.debug("proposing again: %s", error)
             await self._leadership_change(leadership, deadline)

@@ -168,8 +168,9 @@ class Writer:
 
     def pack(self, shape: Struct, value: Any) -> None:
         """Write one aligned scalar."""
-        self.align(shape.size)
-        self.raw += shape.pack(value)
+        raw = self.raw
+        gap = -len(raw) % shape.size
+        raw += bytes(gap) + shape.pack(value) if gap else shape.pack(value)
 
     def pack_each(self, shape: Struct, values: Sequence[Any]) -> None:
         """Write many of them."""

@@ -33,6 +33,8 @@ class Type(Generic[T]):
     """Bytes of the shortest value: what a count is checked against."""
     is_conformant: bool = False
     """Whether it ends in an array whose count precedes the outermost structure."""
+    code: str = ""
+    """Of `struct`, for a value whose little-endian form is always alike; "" for others."""
 
     def read(self, reader: Reader) -> T:
         """Read a value; raise BadStub for one that cannot be."""
@@ -86,6 +88,7 @@ class Scalar(Type[int]):
 
     def __init__(self, code: str) -> None:
         """`code`: as `struct` has it."""
+        self.code = code
         self._shapes = {order: Struct(order + code) for order in ("<", ">")}
         self.alignment = self.size_min = self._shapes["<"].size
 
@@ -122,10 +125,14 @@ class Ranged(Type[int]):
     def __init__(self, scalar: Scalar, low: int, high: int) -> None:
         self._scalar, self._low, self._high = scalar, low, high
         self.alignment, self.size_min = scalar.alignment, scalar.size_min
+        self.code = scalar.code
 
     @override
     def read(self, reader: Reader) -> int:
-        value = self._scalar.read(reader)
+        return self.checked(self._scalar.read(reader))
+
+    def checked(self, value: int) -> int:
+        """Return the value. Raises BadStub if it is out of range."""
         if not self._low <= value <= self._high:
             raise BadStub(f"{value} is not within {self._low} and {self._high}")
         return value
@@ -140,6 +147,7 @@ class Octets(Type[bytes]):
 
     def __init__(self, size: int) -> None:
         self.size_min = self._size = size
+        self.code = f"{size}s"
 
     @override
     def read(self, reader: Reader) -> bytes:
@@ -176,6 +184,7 @@ class ContextHandle(Type[bytes]):
 
     alignment = 4
     size_min = 20
+    code = "4x16s"
 
     @override
     def read(self, reader: Reader) -> bytes:
@@ -282,31 +291,61 @@ class Parameters(Generic[S]):
         self._make = make
         self._fields = dict(fields)
         self._check = check
+        self._shape = _shape_of(fields)
+        self._ranged = {name: one for name, one in fields.items() if isinstance(one, Ranged)}
 
     def unmarshal(self, stub: bytes, order: str = "<") -> tuple[S, int]:
         """Return the values and where they end. Raises BadStub.
 
         What follows them is not looked at: a verification trailer, or padding.
         """
-        reader = Reader(stub, order)
+        if self._shape is not None and order == "<":
+            values, end = self._read_shape(self._shape, stub), self._shape.size
+        else:
+            values, end = self._read_each(Reader(stub, order))
+        found = self._make(**values)
+        if self._check is not None:
+            _must(self._check, found)
+        return found, end
+
+    def _read_shape(self, shape: Struct, stub: bytes) -> dict[str, Any]:
+        if len(stub) < shape.size:
+            raise BadStub(f"the stub ends at {len(stub)}, {shape.size} bytes are wanted")
+        values = dict(zip(self._fields, shape.unpack_from(stub), strict=True))
+        for name, one in self._ranged.items():
+            one.checked(values[name])
+        return values
+
+    def _read_each(self, reader: Reader) -> tuple[dict[str, Any], int]:
         values: dict[str, Any] = {}
         for name, one in self._fields.items():
             value = one.read(reader)
             values[name] = value
             settle(reader, value, partial(values.__setitem__, name))
             reader.flush()
-        found = self._make(**values)
-        if self._check is not None:
-            _must(self._check, found)
-        return found, reader.at
+        return values, reader.at
 
     def marshal(self, values: S) -> bytes:
         """Return the stub of values."""
+        if self._shape is not None:
+            return self._shape.pack(*[getattr(values, name) for name in self._fields])
         writer = Writer()
         for name, one in self._fields.items():
             one.write(writer, getattr(values, name))
             writer.flush()
         return bytes(writer.raw)
+
+
+def _shape_of(fields: Mapping[str, Type[Any]]) -> Struct | None:
+    """Return the shape of parameters that are always alike; None if one of them is not."""
+    codes, at = "<", 0
+    for one in fields.values():
+        if not one.code:
+            return None
+        gap = -at % one.alignment
+        codes += f"{gap}x{one.code}"
+        at += gap + one.size_min
+    return Struct(codes)
 
 
 class Array(Type[list[T]]):

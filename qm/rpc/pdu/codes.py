@@ -1,6 +1,6 @@
 """Numbers of DCE/RPC: kinds and flags of PDUs, results, reasons, and statuses of faults."""
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from typing import Final
 
 
@@ -21,8 +21,8 @@ class PduType(IntEnum):
     ORPHANED = 19
 
 
-class PduFlag(IntFlag):
-    """pfc_flags [C706 12.6.3.1; MS-RPCE 2.2.2.3]."""
+class PduFlag(IntEnum):
+    """pfc_flags [C706 12.6.3.1; MS-RPCE 2.2.2.3]; no IntFlag, whose operators are slow."""
 
     FIRST = 0x01
     LAST = 0x02

@@ -1,5 +1,7 @@
 """What a remote reader is told of a message: its packet, its place, when it came."""
 
+from typing import Final
+
 import msgspec
 
 from qm.api.data.batches import Bodies, columns_of_positions
@@ -10,7 +12,8 @@ from qm.cluster.cluster import Cluster
 from qm.model.queries import find_by_format_name, get_peer, returns_of
 from qm.model.values.elements import QueueKind
 from qm.model.values.records import Obligation
-from qm.model.values.results import RequestResult, columns_of
+from qm.model.values.results import MessageColumns, RequestResult, columns_of
+from qm.model.values.rows import PositionFlag
 from qm.rpc.queue_formats import full_path
 from qm.rpc.remote_read.actions import SEQUENCE_MASK
 from qm.rpc.remote_read.interface import StartOut
@@ -19,6 +22,9 @@ from qm.rpc.remote_read.reading import Found
 from qm.rpc.remote_read.sections import Trailing, reader_packet, sections_of
 from qm.wire.codes import MQ_OK
 from qm.wire.guid import Guid
+
+_HAS_OBLIGATION: Final = int(PositionFlag.HAS_OBLIGATION)
+_NO_OBLIGATION: Final = Obligation()
 
 
 class ReadPorts(msgspec.Struct, frozen=True):
@@ -47,17 +53,22 @@ class ReaderMessages:
         self._ports = ports
         self._settings = settings
 
-    async def told(self, local: str, queue_id: int, found: Found, body_max: int) -> StartOut:
-        """Return the answer with a message that is lent, or was seen.
+    def is_here(self, columns: MessageColumns) -> bool:
+        """Whether this node holds a message by now."""
+        return self._ports.bodies.are_here(columns)
+
+    async def ready(self, columns: MessageColumns) -> None:
+        """Return when this node holds a message. Raises ApiError, Unavailable."""
+        await self._ports.bodies.ready(columns)
+
+    def told(
+        self, local: str, queue_id: int, found: Found, columns: MessageColumns, body_max: int
+    ) -> StartOut:
+        """Return the answer with a message that is lent, or was seen, and is here.
 
         `local`: address that the reader has called. `body_max`: bytes of the body that it takes.
-        Raises ApiError, Unavailable, KeyError.
+        Raises Unavailable, KeyError.
         """
-        if isinstance(found, RequestResult):
-            columns = columns_of([found])
-        else:
-            columns = columns_of_positions([found])
-        await self._ports.bodies.ready(columns)
         stored = self._ports.bodies.of_all(columns).block
         address = self._sender_address(local, found.source_queue_manager)
         trailing = self._trailing(queue_id, found) if self._settings.trailing_headers else None
@@ -68,8 +79,10 @@ class ReaderMessages:
 
     def _trailing(self, queue_id: int, found: Found) -> Trailing:
         """Return what is told of where a message stands."""
-        view = self._ports.cluster.view
-        known = returns_of(view, queue_id, found.lookup_identifier) or Obligation()
+        known = _NO_OBLIGATION
+        if found.flags & _HAS_OBLIGATION:
+            view = self._ports.cluster.view
+            known = returns_of(view, queue_id, found.lookup_identifier) or known
         name, is_valid = self._dead_letter_queue(known.application_deadletter_queue)
         return Trailing(self._subqueue(queue_id), known.aborts, known.moves, name, is_valid)
 
@@ -101,3 +114,10 @@ class ReaderMessages:
         if queue is None or queue.record.kind is not QueueKind.SUBQUEUE:
             return ""
         return queue.record.pathname.rpartition(";")[2]
+
+
+def columns_of_found(found: Found) -> MessageColumns:
+    """Return one message as columns."""
+    if isinstance(found, RequestResult):
+        return columns_of([found])
+    return columns_of_positions([found])

@@ -32,6 +32,8 @@ FAILING_MAX_S: Final = 60.0
 _WAITING_KINDS: Final = (SelectorKind.FIRST, SelectorKind.AFTER)
 
 Found = RequestResult | PositionInfo
+Look = Callable[[], tuple[int, PositionInfo | None]]
+"""What a peek sees now: a status other than MQ_OK ends it."""
 
 
 class Finish(Protocol):
@@ -72,7 +74,7 @@ class PendingRead:
         timeout_ms: int,
         finish: Finish,
         *,
-        look: Callable[[], tuple[int, PositionInfo | None]] | None,
+        look: Look | None,
         is_transactional: bool = False,
     ) -> None:
         """`selector`: what a destructive read wants now, None for a status at once. `look`: what a
@@ -142,7 +144,7 @@ class PendingRead:
         self._is_trying = True
         self._task = asyncio.ensure_future(self._lend())
 
-    def _peek(self, look: Callable[[], tuple[int, PositionInfo | None]]) -> None:
+    def _peek(self, look: Look) -> None:
         try:
             status, found = look()
         except Unavailable:

@@ -7,9 +7,9 @@ as faults (RP-A58).
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from qm.api.convert.outcomes import numbers_of
 from qm.api.gate.errors import ApiError, LimitReached, MsmqError, QuotaReached
@@ -19,7 +19,7 @@ from qm.model.messages.cursors import Cursor, CursorAnswer
 from qm.model.queries import PositionInfo, last_key, peek
 from qm.model.values.commands import CloseQueue, Move, OpenQueue, PurgeQueue, Selector, SelectorKind
 from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
-from qm.model.values.results import RequestResult
+from qm.model.values.results import MessageColumns, RequestResult
 from qm.names.format_name import FormatName, format_name_text
 from qm.observe.metrics import Metrics
 from qm.rpc.association.groups import Association
@@ -68,11 +68,15 @@ from qm.rpc.remote_read.interface import (
     StartIn,
     StartOut,
 )
-from qm.rpc.remote_read.messages import ReaderMessages, ReadPorts, ReadSettings
+from qm.rpc.remote_read.messages import (
+    ReaderMessages,
+    ReadPorts,
+    ReadSettings,
+    columns_of_found,
+)
 from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, OpenedQueue
-from qm.rpc.remote_read.reading import Found, PendingRead, no_cursor
+from qm.rpc.remote_read.reading import Found, Look, PendingRead, no_cursor
 from qm.rpc.remote_read.sessions import ReadSession
-from qm.rpc.security.provider import Identity
 from qm.rpc.server.call import Call
 from qm.wire.codes import MQ_OK, ErrorCode
 
@@ -91,6 +95,11 @@ _MISSING: Final = (
 )
 """What a lookup of a message that is not there ends with."""
 _KEPT: Final = "remote_read"
+_RESULTS: Final = ("received", "peeked", "none")
+
+
+Started = StartOut | Coroutine[Any, Any, StartOut | None] | None
+"""What a call that starts a read returns; None: the read answers it."""
 
 
 class RemoteRead:
@@ -108,7 +117,8 @@ class RemoteRead:
         self._settings = settings
         self._messages = ReaderMessages(ports, settings)
         self._port = port
-        self._reads = metrics.counter("quorate_remote_reads_total")
+        reads = metrics.counter("quorate_remote_reads_total")
+        self._received, self._peeked, self._missed = map(reads.labels, _RESULTS)
         self._returned = metrics.counter("quorate_remote_reads_returned_total")
         self._sessions: set[ReadSession] = set()
         self._ending: set[ReadSession] = set()
@@ -143,7 +153,7 @@ class RemoteRead:
         session = await self._session(call)
         share = QueueShareMode.DENY_RECEIVE if given.share_mode else QueueShareMode.DENY_NONE
         text = format_name_text(name)
-        sids = _sids(call.identity)
+        sids = call.identity.sids
         try:
             outcome = await session.numbered(
                 lambda request: OpenQueue(request, text, int(access), int(share), sids)
@@ -168,7 +178,7 @@ class RemoteRead:
         try:
             return association.open(REMOTE_READ, opened)
         except Fault:
-            self._close(opened)
+            opened.session.close_queue(opened.handle)
             raise
 
     def _name(self, call: Call, wire: WireFormat) -> FormatName:
@@ -211,9 +221,6 @@ class RemoteRead:
 
     def _on_run_down(self, opened: OpenedQueue) -> None:
         """Nothing to propose: the association's session ends after its handles."""
-
-    def _close(self, opened: OpenedQueue) -> None:
-        opened.session.close_queue(opened.handle)
 
     async def close_queue(self, call: Call, given: Handle) -> HandleResult:
         """R_CloseQueue: reads end, what was lent goes back, then the queue is closed."""
@@ -258,7 +265,7 @@ class RemoteRead:
         opened = self._readable(call, given.handle)
         if not opened.may_receive:
             return Result(ACCESS_DENIED_NT)
-        command = PurgeQueue(UNNUMBERED, opened.queue_id, _sids(call.identity))
+        command = PurgeQueue(UNNUMBERED, opened.queue_id, call.identity.sids)
         try:
             (outcome,) = await self._ports.proposer.repeat(command)
         except (Unavailable, OutcomeUnknown):
@@ -267,11 +274,11 @@ class RemoteRead:
 
     # Reading -----------------------------------------------------------------------------
 
-    async def start_receive(self, call: Call, given: StartIn) -> StartOut | None:
+    def start_receive(self, call: Call, given: StartIn) -> Started:
         """R_StartReceive."""
-        return await self._start(call, given, is_transactional=False)
+        return self._start(call, given, is_transactional=False)
 
-    async def start_transactional_receive(self, call: Call, given: StartIn) -> StartOut | None:
+    def start_transactional_receive(self, call: Call, given: StartIn) -> Started:
         """R_StartTransactionalReceive: without a transaction as the other (RP-A28)."""
         opened = self._readable(call, given.handle)
         if given.transaction != NO_TRANSACTION:
@@ -279,11 +286,9 @@ class RemoteRead:
                 return failed(ErrorCode.MQ_ERROR_TRANSACTION_USAGE)
             return failed(UNKNOWN_TRANSACTION)  # RP-A29
         del opened
-        return await self._start(call, given, is_transactional=True)
+        return self._start(call, given, is_transactional=True)
 
-    async def _start(
-        self, call: Call, given: StartIn, *, is_transactional: bool
-    ) -> StartOut | None:
+    def _start(self, call: Call, given: StartIn, *, is_transactional: bool) -> Started:
         opened = self._readable(call, given.handle)
         status = refusal(opened, given)
         if status:
@@ -295,24 +300,45 @@ class RemoteRead:
             return failed(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         if len(opened.reads) + len(opened.lent) >= READS_PER_QUEUE_MAX:
             return failed(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
-        selector = selector_of(given)
-        is_destructive = given.action in (RECEIVE, *LOOKUP_RECEIVE)
-        look = None
-        if not is_destructive:
-            try:
-                await self._ports.cluster.read_barrier()
-                look = self._look(opened, given, cursor, selector)
-            except Unavailable:
-                return failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
-            except MsmqError as error:
-                return failed(error.hresult)
-            if opened.is_closed or not call.is_open:
-                return failed(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
+        if given.action in (RECEIVE, *LOOKUP_RECEIVE):
+            self._begin(call, given, opened, cursor, None, is_transactional)
+            return None
+        return self._peek(call, given, opened, cursor, is_transactional)
+
+    async def _peek(
+        self,
+        call: Call,
+        given: StartIn,
+        opened: OpenedQueue,
+        cursor: Cursor | None,
+        is_transactional: bool,
+    ) -> StartOut | None:
+        try:
+            await self._ports.cluster.read_barrier()
+            look = self._look(opened, given, cursor, selector_of(given))
+        except Unavailable:
+            return failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        except MsmqError as error:
+            return failed(error.hresult)
+        if opened.is_closed or not call.is_open:
+            return failed(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
+        self._begin(call, given, opened, cursor, look, is_transactional)
+        return None
+
+    def _begin(
+        self,
+        call: Call,
+        given: StartIn,
+        opened: OpenedQueue,
+        cursor: Cursor | None,
+        look: Look | None,
+        is_transactional: bool,
+    ) -> None:
         read = PendingRead(
             opened,
             given.request,
             self._ports.waits,
-            no_cursor(selector) if cursor is None else cursor.selector_for_dequeue,
+            no_cursor(selector_of(given)) if cursor is None else cursor.selector_for_dequeue,
             given.timeout_ms,
             partial(self._finish, call, given, cursor),
             look=look,
@@ -322,11 +348,10 @@ class RemoteRead:
         call.on_end = lambda is_awaited: read.cancel() if is_awaited else read.abandon()
         with contextlib.suppress(LimitReached, QuotaReached):
             read.begin()  # which tells its end itself
-        return None
 
     def _look(
         self, opened: OpenedQueue, given: StartIn, cursor: Cursor | None, selector: Selector
-    ) -> Callable[[], tuple[int, PositionInfo | None]]:
+    ) -> Look:
         """Return what a peek looks at. Raises MsmqError."""
         queue_id = opened.queue_id
         if cursor is None:
@@ -378,7 +403,7 @@ class RemoteRead:
         if given.action >= LOOKUP_PEEK[0] and given.action < PEEK_CURRENT and status:
             status = ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND if status in _MISSING else status
         if found is None:
-            self._reads.labels("none").inc()
+            self._missed.inc()
             if call.is_open:
                 call.answer(failed(status))
             return
@@ -386,7 +411,11 @@ class RemoteRead:
             opened.lend(
                 read.request, found.lookup_identifier, is_transactional=read.is_transactional
             )
-        opened.session.run(self._answer(call, given, opened, read, found))
+        columns = columns_of_found(found)
+        if self._messages.is_here(columns):
+            self._answer(call, given, read, found, columns)
+        else:
+            opened.session.run(self._answer_later(call, given, read, found, columns))
 
     def _move_cursor(
         self, opened: OpenedQueue, given: StartIn, cursor: Cursor, found: Found | None
@@ -398,24 +427,32 @@ class RemoteRead:
         else:
             cursor.wait_time_expired(last_key(self._ports.cluster.view, opened.queue_id))
 
-    async def _answer(
-        self,
-        call: Call,
-        given: StartIn,
-        opened: OpenedQueue,
-        read: PendingRead,
-        found: Found,
+    async def _answer_later(
+        self, call: Call, given: StartIn, read: PendingRead, found: Found, columns: MessageColumns
     ) -> None:
-        """Answer with the message; nobody there any more, or no body: what was lent goes back."""
-        is_lent = isinstance(found, RequestResult)
+        """Answer once this node has applied what the leader has."""
         try:
-            answer = await self._messages.told(
-                call.local[0], opened.queue_id, found, given.body_max
-            )
-        except (ApiError, Unavailable, KeyError):
+            await self._messages.ready(columns)
+        except (ApiError, Unavailable):
+            self._deliver(call, read, found, failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE))
+        else:
+            self._answer(call, given, read, found, columns)
+
+    def _answer(
+        self, call: Call, given: StartIn, read: PendingRead, found: Found, columns: MessageColumns
+    ) -> None:
+        local, queue_id = call.local[0], read.opened.queue_id
+        try:
+            answer = self._messages.told(local, queue_id, found, columns, given.body_max)
+        except (Unavailable, KeyError):
             answer = failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        self._deliver(call, read, found, answer)
+
+    def _deliver(self, call: Call, read: PendingRead, found: Found, answer: StartOut) -> None:
+        """Answer with the message; nobody there any more, or no body: what was lent goes back."""
+        opened, is_lent = read.opened, isinstance(found, RequestResult)
         if call.is_open and (answer.status == MQ_OK or not is_lent):
-            self._reads.labels("received" if is_lent else "peeked").inc()
+            (self._received if is_lent else self._peeked).inc()
             call.answer(answer)
             return
         if is_lent and opened.take_lent(read.request) is not None:
@@ -490,7 +527,7 @@ class RemoteRead:
             is_transactional = queue is not None and queue.record.transactional
             usage = ErrorCode.MQ_ERROR_TRANSACTION_USAGE
             return Result(UNKNOWN_TRANSACTION if is_transactional else usage)
-        sids = _sids(call.identity)
+        sids = call.identity.sids
         try:
             outcome = await source.session.numbered(
                 lambda request: Move(request, source.queue_id, given.lookup, target.queue_id, sids)
@@ -546,10 +583,6 @@ class RemoteRead:
         _, late = await asyncio.wait(tasks, timeout=within_s)
         for task in late:
             task.cancel()  # leases end what is left
-
-
-def _sids(who: Identity) -> tuple[bytes, ...]:
-    return who.sids
 
 
 def _open_status(status: int) -> int:

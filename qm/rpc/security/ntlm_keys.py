@@ -3,13 +3,17 @@
 import hmac
 from hashlib import md5
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from Crypto.Cipher import ARC4
 from Crypto.Hash import MD4
+from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 
 from qm.rpc.security.ntlm_messages import MIC_AT, MIC_SIZE_BYTES, NtlmFlag
 from qm.rpc.security.provider import SecurityRefused
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
 
 KEY_SIZE_BYTES: Final = 16
 TOKEN_SIZE_BYTES: Final = 16
@@ -43,7 +47,7 @@ def session_key(key: bytes, proof: bytes) -> bytes:
 
 def rc4(key: bytes, data: bytes) -> bytes:
     """Return data encrypted or decrypted."""
-    return bytes(ARC4.new(key).encrypt(data))
+    return _rc4_stream(key).update(data)
 
 
 def mic_of(exported: bytes, negotiate: bytes, challenge: bytes, authenticate: bytes) -> bytes:
@@ -57,39 +61,53 @@ def _hmac_md5(key: bytes, data: bytes) -> bytes:
     return hmac.digest(key, data, "md5")
 
 
+def _rc4_stream(key: bytes) -> CipherContext:
+    return Cipher(ARC4(key), None).encryptor()
+
+
 class _Direction:
     """Keys and counters of one direction."""
 
-    __slots__ = ("_cipher", "_has_exchange", "_seal_key", "_sequence", "_sign_key")
+    __slots__ = ("_cipher", "_has_exchange", "_inner", "_outer", "_seal_key", "_sequence")
 
     def __init__(self, exported: bytes, flags: int, name: bytes) -> None:
         weak = 7 if flags & NtlmFlag.KEY_56 else 5
         size = KEY_SIZE_BYTES if flags & NtlmFlag.KEY_128 else weak
         sign = b"session key to " + name + b" signing key magic constant\0"
         seal = b"session key to " + name + b" sealing key magic constant\0"
-        self._sign_key = md5(exported + sign, usedforsecurity=False).digest()
+        # HMAC with its key taken in: both hashes are copied for each message.
+        key = md5(exported + sign, usedforsecurity=False).digest()
+        self._inner, self._outer = _padded(key, 0x36), _padded(key, 0x5C)
         self._seal_key = md5(exported[:size] + seal, usedforsecurity=False).digest()
         self._has_exchange = bool(flags & NtlmFlag.KEY_EXCH)
         self._sequence = 0
-        self._cipher: Any = ARC4.new(self._seal_key)
+        self._cipher = _rc4_stream(self._seal_key)
 
     def restart(self) -> None:
         """Begin RC4 anew; sequence numbers go on (RP-A7)."""
-        self._cipher = ARC4.new(self._seal_key)
+        self._cipher = _rc4_stream(self._seal_key)
 
     def crypt(self, data: bytes) -> bytes:
         """Encrypt or decrypt the body, before the checksum."""
-        return bytes(self._cipher.encrypt(data))
+        return self._cipher.update(data)
 
     def token(self, message: bytes) -> bytes:
         """Return the signature of the next message."""
-        sequence = _SEQUENCE.pack(self._sequence)
-        checksum = _hmac_md5(self._sign_key, sequence + message)[:CHECKSUM_SIZE_BYTES]
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(_SEQUENCE.pack(self._sequence))
+        inner.update(message)
+        outer.update(inner.digest())
+        checksum = outer.digest()[:CHECKSUM_SIZE_BYTES]
         if self._has_exchange:
-            checksum = bytes(self._cipher.encrypt(checksum))
+            checksum = self._cipher.update(checksum)
         token = _TOKEN.pack(_TOKEN_VERSION, checksum, self._sequence)
         self._sequence = (self._sequence + 1) & 0xFFFF_FFFF
         return token
+
+
+def _padded(key: bytes, pad: int) -> "HASH":
+    """Return MD5 with one of the keyed blocks of HMAC."""
+    return md5(bytes(one ^ pad for one in key.ljust(64, b"\0")), usedforsecurity=False)
 
 
 class SessionKeys:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from qm.observe.logs import LimitedLog
@@ -9,6 +10,8 @@ from qm.observe.metrics import Metrics
 from qm.rpc.server.call import Call
 
 _LOGGER: Final = logging.getLogger(__name__)
+CALL_RESULTS_KEPT_MAX: Final = 256
+"""Operations with a result whose counter is at hand: looking it up costs more than counting."""
 
 
 class RpcMetrics:
@@ -20,6 +23,7 @@ class RpcMetrics:
         self._connections = metrics.gauge("quorate_rpc_connections")
         self._calls = metrics.counter("quorate_rpc_calls_total")
         self._refused = metrics.counter("quorate_rpc_refused_total")
+        self._labelled = lru_cache(CALL_RESULTS_KEPT_MAX)(self._calls.labels)
         self._count = 0
 
     def opened(self) -> None:
@@ -34,7 +38,7 @@ class RpcMetrics:
 
     def called(self, call: Call, result: str) -> None:
         """Count a call that ended."""
-        self._calls.labels(call.interface.name, call.request.operation.name, result).inc()
+        self._labelled(call.interface.name, call.request.operation.name, result).inc()
 
     def failed(self, call: Call, error: Exception) -> None:
         """Log an error of a method that its caller is not told; `called` counts it."""
