@@ -123,6 +123,7 @@ class Machine:
         self._duplicates: Final = duplicates
         self._arrivals: Final = arrivals
         self._clients: Final = clients
+        self._reads: Final = reads
         self._handlers: Final = handlers_of(
             (
                 *(arrivals, sending, reads, clients, opens, transactions),
@@ -183,3 +184,4 @@ class Machine:
         self._outgoing.forget()
         self._duplicates.forget()
         self._clients.forget()
+        self._reads.forget()

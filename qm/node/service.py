@@ -161,6 +161,7 @@ class Service:
         self.scrubber: Final = self._new_scrubber(PeerCopies(channels, self.members.others))
         self.operations: Final = self._new_operations(channels)
         self.api: Final = self._new_api_server(tls)
+        self.replicated.announce = self.api.data.waits.expect
         self.windows: Final = WindowsEndpoint(
             config,
             self.replicated,

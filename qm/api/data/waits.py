@@ -9,7 +9,7 @@ reader was faster, keeps its place and is called again by the next arrival.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Final
 
@@ -245,6 +245,18 @@ class Waits(ClusterListener):
             if reader.is_destructive:
                 reader.call()
                 left -= reader.wanted
+
+    def expect(self, queues: Callable[[], Iterable[int]]) -> None:
+        """Messages for queues are about to be proposed here: have the first reader of each that
+        waits for a single one try, so that its try is in the messages' entry, or in the next.
+        """
+        if not self._lines:
+            return
+        for queue_id in queues():
+            for reader in self._lines.get(queue_id, ()):
+                if reader.is_destructive and reader.wanted == 1 and not reader.is_called:
+                    reader.call()
+                    break
 
     @override
     def on_applied(self, applied: Applied) -> None:

@@ -32,6 +32,7 @@ from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
+BORROWERS_IN_HAND_MAX: Final = 16_384
 _LOOKUPS: Final = (
     SelectorKind.EXACT,
     SelectorKind.SEEK_PREVIOUS,
@@ -61,6 +62,12 @@ class Reads:
         self._endings = endings
         self._moving = moving
         self._returns = returns
+        self._borrowed_counts: dict[str, int] = {}
+        """By client: a scan would pass the rows of all that was borrowed since the last flush."""
+
+    def forget(self) -> None:
+        """Drop everything derived; only rows remain."""
+        self._borrowed_counts.clear()
 
     # Reading -----------------------------------------------------------------------------
 
@@ -171,7 +178,7 @@ class Reads:
         if command.transaction is not None:
             return self._transactions.room(command.transaction)
         if command.is_two_phase:
-            return READS_PER_CLIENT_MAX - len(self._borrowed(command.client_id))
+            return READS_PER_CLIENT_MAX - self._borrowed_count(command.client_id)
         return POSITIONS_PER_ENTRY_MAX
 
     def _take(
@@ -201,6 +208,7 @@ class Reads:
             self._ledger.state.put(
                 Table.READ, client_key(command.client_id) + POSITION_KEY.pack(queue_id, key), b""
             )
+            self._borrowed_counts[command.client_id] += 1
         self._ledger.lock(queue, key, position, lock)
         return result
 
@@ -243,6 +251,19 @@ class Reads:
     def _settle_read(self, client_id: str, queue: QueueInHand, key: int) -> None:
         row_key = POSITION_KEY.pack(queue.record.queue_id, key)
         self._ledger.state.delete(Table.READ, client_key(client_id) + row_key)
+        if client_id in self._borrowed_counts:
+            self._borrowed_counts[client_id] -= 1
+
+    def _borrowed_count(self, client_id: str) -> int:
+        """Return how many positions a client has borrowed, and keep it."""
+        known = self._borrowed_counts.get(client_id)
+        if known is None:
+            if len(self._borrowed_counts) >= BORROWERS_IN_HAND_MAX:
+                self._borrowed_counts.clear()
+            known = len(self._borrowed(client_id))
+            if known < READS_PER_CLIENT_MAX:  # else there may be more
+                self._borrowed_counts[client_id] = known
+        return known
 
     def _borrowed(self, client_id: str) -> list[tuple[int, int]]:
         prefix = client_key(client_id)
@@ -253,6 +274,7 @@ class Reads:
 
     def release_owner(self, client_id: str) -> None:
         """Return what a client had borrowed when its session ended (guide 3.1)."""
+        self._borrowed_counts.pop(client_id, None)
         for queue_id, key in self._borrowed(client_id):
             row_key = client_key(client_id) + POSITION_KEY.pack(queue_id, key)
             self._ledger.state.delete(Table.READ, row_key)

@@ -170,10 +170,12 @@ class LeaderStreams(RelayHub):
         weigh: Weigh,
         admits_messages: Callable[[], bool],
         is_free: Callable[[], bool],
+        announce: Callable[[Inspected], None] = lambda _: None,
     ) -> None:
         """`admits_messages`: whether the disk has room for new messages. `is_free`: whether no
-        entry is in flight.
+        entry is in flight. `announce`: told of a batch that is about to be submitted.
         """
+        self._announce = announce
         self._is_free = is_free
         self._submit = submit
         self._weigh = weigh
@@ -195,6 +197,7 @@ class LeaderStreams(RelayHub):
                 outcome: Pending = proposals.Pending()
                 outcome.resolve([refusal(command)])
                 return outcome, 0
+        self._announce(command)
         return self._submit(command.payload, self._weigh(command))
 
     def open(self, edge: str, events: RelayEvents) -> LeaderStream:

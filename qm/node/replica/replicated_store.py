@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -31,6 +31,7 @@ from qm.model.values.effects import Applied, Outcome
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_ENTRY_HASH
 from qm.node.config.addresses import AddressBook
 from qm.node.platform import MACHINE, Platform
+from qm.node.relay.announced import queues_of
 from qm.node.relay.channels import Channels
 from qm.node.relay.disk_admission import is_send
 from qm.node.relay.edge_stream import LocalStream, RemoteStream
@@ -148,6 +149,8 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.before_leading: Callable[[], Awaitable[None]] | None = None
         """Awaited after this node is elected, before it stamps anything."""
         self.restore: Callable[[BodyPlace], Awaitable[bool]] | None = None
+        self.announce: Callable[[Callable[[], Iterable[int]]], None] | None = None
+        """Told of the queues of messages that this leader is about to propose."""
         self.seals: Seals | None = None
         """Seals bodies before they are proposed, and opens those that are read."""
         """Restores a damaged body from another member; returns whether it can be read here then."""
@@ -190,6 +193,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             self._weights.of,
             hooks.admits_messages,
             lambda: not self.driver.has_entry_in_flight,
+            self._announce,
         )
         self._forwarder: Forwarder | None = None
         self._streams: dict[RemoteStream, None] = {}
@@ -395,6 +399,10 @@ class ReplicatedStore(Cluster, DriverEvents):
             raise Busy("the leader opens its state again after its disk was full")
         return self.driver.submit(payload, weight)
 
+    def _announce(self, command: Inspected) -> None:
+        if self.announce is not None and not self.machine.is_installing:
+            self.announce(lambda: queues_of(command, self.view))
+
     def _before_entry(self) -> None:
         """Called by the driver, which is made before the streams that submit to it."""
         self.leader_streams.gather()
@@ -406,6 +414,8 @@ class ReplicatedStore(Cluster, DriverEvents):
         if not self._hooks.admits_messages() and any(map(is_send, commands)):
             raise Unavailable("the leader's disk is nearly full: receive or purge messages")
         check_since(commands, self.apply_version)
+        for command in commands:
+            self._announce(command)
         return await gather_outcomes(submit_all(self._submit, self._weights.of, commands))
 
     # Disks without space
