@@ -1,10 +1,14 @@
 """Speed of remote reads: `python -m tests.bench.rpc`. One node and its readers in one process.
 
 Prints JSON and writes it to build/bench-rpc.json. Sealed NTLM connections, two-phase reads, each
-acknowledged; readers share the process, and so the core, with the node.
+acknowledged; readers share the process, and so the core, with the node, except those "apart".
 
 rpc_*_receives_per_s, grpc_*_receives_per_s by readers and bytes of a body
-wait_p50_ms                                 from a Send's answer to that of the read that waited
+apart_receives_per_s                        of ten readers of 1 KiB, in a process of their own
+apart_node_cpu_us, apart_reader_cpu_us      processor time of each for a receive with its
+                                            acknowledgement; apart_entries: of the log, for one
+wait_p50_ms                                 from a Send's answer to that of the read that waited,
+                                            0 if that came first
 idle_reader_kib                             memory of a reader that waits, node's and client's side
 idle_2000_core_percent                      of a core, while 2,000 reads wait on 40 connections
 dcom_activations_per_s                      objects made, one after another
@@ -19,17 +23,28 @@ import asyncio
 import json
 import os
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import uvloop
 
 from qm.rpc.remote_read.interface import REMOTE_READ
+from tests.bench.rpc_load import Reading, ReadingSeen
 from tests.bench.rpc_objects import objects
 from tests.cluster.harness import HarnessNode, until
 from tests.unit.api.world import Client, bodies
-from tests.unit.rpc.reading import INFINITE, ORDERS, RemoteReader, RpcWorld, rpc_world, with_orders
+from tests.unit.rpc.reading import (
+    INFINITE,
+    ORDERS,
+    RPC_PORT,
+    RemoteReader,
+    RpcWorld,
+    rpc_world,
+    with_orders,
+)
 
 RECEIVES = 1_000
 WAITS = 100
@@ -65,6 +80,31 @@ async def over_rpc(world: RpcWorld, readers: int, size: int, count: int) -> floa
         await reader.close(handle)
         reader.client.close()
     return count / took
+
+
+async def apart(world: RpcWorld, node: HarnessNode, readers: int, count: int) -> dict[str, float]:
+    await fill(world, count, 1024)
+    work = Reading(node.host, RPC_PORT, "alice", "pw", readers, count // readers)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.bench.rpc_load", msgspec.json.encode(work).decode()),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    cpu_s, index = time.process_time(), node.cluster.driver.applied_index
+    process.stdin.write(b"begin\n")
+    seen = msgspec.json.decode(await process.stdout.readline(), type=ReadingSeen)
+    cpu_s = time.process_time() - cpu_s
+    index = node.cluster.driver.applied_index - index
+    assert await process.wait() == 0
+    return {
+        "apart_receives_per_s": round(count / (seen.ended_s - seen.began_s)),
+        "apart_node_cpu_us": round(cpu_s / count * 1e6),
+        "apart_reader_cpu_us": round(seen.cpu_s / count * 1e6),
+        "apart_entries": round(index / count, 2),
+    }
 
 
 async def over_grpc(world: RpcWorld, readers: int, size: int, count: int) -> float:
@@ -140,6 +180,7 @@ async def main() -> None:
             name = f"{readers}_readers_{size}_bytes_receives_per_s"
             report[f"rpc_{name}"] = round(await over_rpc(world, readers, size, count))
             report[f"grpc_{name}"] = round(await over_grpc(world, readers, size, count))
+        report |= await apart(world, node, 10, RECEIVES)
         async with world.client(await world.leader()) as client:
             report["wait_p50_ms"] = round(statistics.median(await waits(world, client)), 2)
         report |= await idle(world, node)

@@ -21,7 +21,8 @@ from qm.store.codec import Inspected
 from qm.wire.packets.peek import HEAD, peek_destination, peek_head
 
 ANNOUNCED_MAX: Final = 8
-"""Messages of one command that are looked at: of more, readers hear soon enough."""
+"""Messages of a command, and commands of a call, that are looked at: of more, readers hear when
+they are applied."""
 NAMES_KEPT_MAX: Final = 1_024
 _NAMED_MIN_BYTES: Final = HEAD.size + GUID_SIZE_BYTES
 """Of a packet that holds its destination."""

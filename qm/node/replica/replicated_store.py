@@ -31,7 +31,7 @@ from qm.model.values.effects import Applied, Outcome
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_ENTRY_HASH
 from qm.node.config.addresses import AddressBook
 from qm.node.platform import MACHINE, Platform
-from qm.node.relay.announced import queues_of
+from qm.node.relay.announced import ANNOUNCED_MAX, queues_of
 from qm.node.relay.channels import Channels
 from qm.node.relay.disk_admission import is_send
 from qm.node.relay.edge_stream import LocalStream, RemoteStream
@@ -414,7 +414,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         if not self._hooks.admits_messages() and any(map(is_send, commands)):
             raise Unavailable("the leader's disk is nearly full: receive or purge messages")
         check_since(commands, self.apply_version)
-        for command in commands:
+        for command in commands[:ANNOUNCED_MAX]:
             self._announce(command)
         return await gather_outcomes(submit_all(self._submit, self._weights.of, commands))
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from qm.model.clients import clients as clients_module
+from qm.model.clients import reads
 from qm.model.clients.clients import CLIENT_FENCED
 from qm.model.queries import get_client_holder
 from qm.model.state.tables import Table
@@ -309,6 +310,32 @@ def test_two_phase_reads(world: World) -> None:
     assert ids(world, orders) == [2]
     assert client.receive(opened)[0].lookup_identifier == second.lookup_identifier
     assert {table for table, _, _ in world.state.rows()} & {Table.LOCK, Table.READ} == set()
+
+
+def test_what_is_lent_counts_until_it_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "READS_PER_CLIENT_MAX", 3)
+    orders = world.create("orders")
+    world.arrive(*(packet(n) for n in range(1, 9)))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+
+    def lent(count: int) -> list[int]:
+        return [one.lookup_identifier for one in client.receive(opened, count, is_two_phase=True)]
+
+    def end(key: int, *, delete: bool) -> None:
+        ended = commands.ReadEnd(client.request(), orders, key, delete)
+        assert world.one(ended).status == 0
+
+    taken = lent(2)
+    assert (len(taken), len(lent(5))) == (2, 1)
+    end(taken[0], delete=True)
+    end(taken[1], delete=False)
+    assert len(lent(5)) == 2
+    world.one(commands.CloseClient("c"))
+    number, client = client.number, world.client()
+    client.number = number
+    opened = client.open(ORDERS, RECEIVE)
+    assert len(lent(5)) == 3
 
 
 @pytest.mark.spec(
