@@ -253,10 +253,15 @@ class Waits(ClusterListener):
         if not self._lines:
             return
         for queue_id in queues():
+            first = None
             for reader in self._lines.get(queue_id, ()):
-                if reader.is_destructive and reader.wanted == 1 and not reader.is_called:
-                    reader.call()
-                    break
+                if reader.is_destructive and reader.wanted == 1:
+                    # One that tries already may miss, as its try may be in an earlier entry.
+                    first = first if reader.is_called and first else reader
+                    if not reader.is_called:
+                        break
+            if first is not None:
+                first.call()
 
     @override
     def on_applied(self, applied: Applied) -> None:
