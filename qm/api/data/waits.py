@@ -253,6 +253,8 @@ class Waits(ClusterListener):
         if not self._lines:
             return
         for queue_id in queues():
+            if queue_id in self._peeks:
+                continue  # they are to see the message before it is taken
             first = None
             for reader in self._lines.get(queue_id, ()):
                 if reader.is_destructive and reader.wanted == 1:
