@@ -1,5 +1,6 @@
 """What a remote reader is told of a message: its packet, its place, when it came."""
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -57,9 +58,15 @@ class ReaderMessages:
         """Whether this node holds a message by now."""
         return self._ports.bodies.are_here(columns)
 
-    async def ready(self, columns: MessageColumns) -> None:
-        """Return when this node holds a message. Raises ApiError, Unavailable."""
+    async def told_later(
+        self, local: str, queue_id: int, found: Found, columns: MessageColumns, body_max: int
+    ) -> StartOut:
+        """As `told`, once this node holds the message, restored from another one if it is damaged
+        here. Raises ApiError, Unavailable, KeyError, BodyDamaged.
+        """
         await self._ports.bodies.ready(columns)
+        given = (local, queue_id, found, columns, body_max)
+        return await self._ports.bodies.healed(partial(self.told, *given))
 
     def told(
         self, local: str, queue_id: int, found: Found, columns: MessageColumns, body_max: int
@@ -67,7 +74,7 @@ class ReaderMessages:
         """Return the answer with a message that is lent, or was seen, and is here.
 
         `local`: address that the reader has called. `body_max`: bytes of the body that it takes.
-        Raises Unavailable, KeyError.
+        Raises Unavailable, KeyError, BodyDamaged.
         """
         stored = self._ports.bodies.of_all(columns).block
         address = self._sender_address(local, found.source_queue_manager)

@@ -78,6 +78,7 @@ from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, OpenedQueue
 from qm.rpc.remote_read.reading import Found, Look, PendingRead, no_cursor
 from qm.rpc.remote_read.sessions import ReadSession
 from qm.rpc.server.call import Call
+from qm.store.bodies.body_places import BodyDamaged
 from qm.wire.codes import MQ_OK, ErrorCode
 
 FINISH_MAX_S: Final = 5.0
@@ -412,9 +413,9 @@ class RemoteRead:
                 read.request, found.lookup_identifier, is_transactional=read.is_transactional
             )
         columns = columns_of_found(found)
-        if self._messages.is_here(columns):
-            self._answer(call, given, read, found, columns)
-        else:
+        if not self._messages.is_here(columns) or not self._answer(
+            call, given, read, found, columns
+        ):
             opened.session.run(self._answer_later(call, given, read, found, columns))
 
     def _move_cursor(
@@ -430,23 +431,27 @@ class RemoteRead:
     async def _answer_later(
         self, call: Call, given: StartIn, read: PendingRead, found: Found, columns: MessageColumns
     ) -> None:
-        """Answer once this node has applied what the leader has."""
+        """Answer once this node has the message: what the leader applied, or a damaged body."""
+        told = (call.local[0], read.opened.queue_id, found, columns, given.body_max)
         try:
-            await self._messages.ready(columns)
-        except (ApiError, Unavailable):
-            self._deliver(call, read, found, failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE))
-        else:
-            self._answer(call, given, read, found, columns)
+            answer = await self._messages.told_later(*told)
+        except (ApiError, Unavailable, KeyError, BodyDamaged):
+            answer = failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        self._deliver(call, read, found, answer)
 
     def _answer(
         self, call: Call, given: StartIn, read: PendingRead, found: Found, columns: MessageColumns
-    ) -> None:
-        local, queue_id = call.local[0], read.opened.queue_id
+    ) -> bool:
+        """Answer; False: the body is damaged here."""
+        told = (call.local[0], read.opened.queue_id, found, columns, given.body_max)
         try:
-            answer = self._messages.told(local, queue_id, found, columns, given.body_max)
+            answer = self._messages.told(*told)
+        except BodyDamaged:
+            return False
         except (Unavailable, KeyError):
             answer = failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         self._deliver(call, read, found, answer)
+        return True
 
     def _deliver(self, call: Call, read: PendingRead, found: Found, answer: StartOut) -> None:
         """Answer with the message; nobody there any more, or no body: what was lent goes back."""
