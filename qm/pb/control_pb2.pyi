@@ -959,7 +959,7 @@ class QueueManager(_message.Message):
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Value]:
         """Every attribute of [MS-MQDMPR] 3.1.1.1 by its name in snake case, and the cluster's switches;
-        never key material.
+        never key material, and `security` only for who may read the access list.
         """
 
     @_builtins.property
@@ -1496,7 +1496,7 @@ class PurgeQueueRequest(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
-    """Only count what would be purged."""
+    """Only count what would be purged, for who may purge it or see the queue's properties."""
     @_builtins.property
     def queue(self) -> Global___QueueName: ...
     def __init__(

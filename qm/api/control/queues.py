@@ -28,6 +28,7 @@ from qm.api.gate.identity import Principal, Role
 from qm.api.propose.control_once import UNNUMBERED, Decider, made_identifier
 from qm.cluster.cluster import Cluster
 from qm.model.queries import (
+    QueueUse,
     View,
     find_by_path,
     list_clients,
@@ -55,6 +56,7 @@ from qm.model.values.commands import (
     SetQueue,
     SetQueueManager,
 )
+from qm.model.values.elements import QueueKind
 from qm.model.values.limits import APPLY_VERSION, QUEUES_PER_PRINCIPAL_MAX, QUOTA_QUEUES
 from qm.model.values.records import Queue, QueueManager
 from qm.names.errors import QueueNameError
@@ -71,6 +73,21 @@ _SECRET: Final = frozenset({"sealed_private_keys"})
 _INTERNAL: Final = frozenset({"outgoing_key", "queue_id", "kind", "is_deleting"})
 _SECURITY: Final = "security"
 _READERS_OF_ALL: Final = frozenset({Role.ADMIN, Role.OPERATOR})
+_OF_MANAGER: Final = frozenset(
+    {
+        QueueKind.OUTGOING,
+        QueueKind.SYSTEM_JOURNAL,
+        QueueKind.DEADLETTER,
+        QueueKind.TRANSACTIONAL_DEADLETTER,
+        QueueKind.ORDER,
+        QueueKind.NOTIFICATION,
+    }
+)
+"""Queues without an access list of their own: the queue manager's says who sees them."""
+_OF_MANAGER_ACCESS: Final = {
+    QueueAccess.GET_QUEUE_PROPERTIES: MachineAccess.GET_MACHINE_PROPERTIES,
+    QueueAccess.GET_QUEUE_PERMISSIONS: MachineAccess.GET_MACHINE_PERMISSIONS,
+}
 
 
 _SetRequest: TypeAlias = pb.SetQueueManagerRequest | pb.SetQueueRequest | pb.SetAclRequest
@@ -103,7 +120,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             identifier=record.identifier,
             computer_name=record.computer_name,
             qualified_computer_name=record.qualified_computer_name,
-            attributes=_shown(record),
+            attributes=_shown(record, self._may_see_manager(MachineAccess.GET_MACHINE_PERMISSIONS)),
             settable=sorted(QUEUE_MANAGER_ATTRIBUTES),
             version=record.version,
             total_bytes=counters.total_bytes,
@@ -182,10 +199,11 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         return found.queue_id
 
     def _existing(self, path_name: str, wanted: dict[str, bytes]) -> pb.Queue:
-        """Return the existing queue if it has the wanted attributes."""
+        """Return the existing queue if the caller may see it and it has the wanted attributes."""
         queue_id = self._id_at(path_name)
         queue = self._view.ledger.queue(queue_id)
         assert queue is not None, "a name without its queue"
+        self._check_sight(queue_id, QueueAccess.GET_QUEUE_PROPERTIES)
         if not _has(queue.record, QUEUE_ATTRIBUTES, wanted):
             raise MsmqError(
                 ErrorCode.MQ_ERROR_QUEUE_EXISTS, "the queue exists with other attributes"
@@ -249,8 +267,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         self, request: pb.PurgeQueueRequest, context: Context
     ) -> pb.PurgeQueueReply:
         if request.dry_run:
-            await self._cluster.read_barrier()
-            queue = self._queue(queue_id_of(self._view, request.queue))
+            queue = self._queue(await self._countable(request.queue))
             return pb.PurgeQueueReply(message_count=queue.count() - sum(queue.locked))
 
         def make() -> Command:
@@ -268,12 +285,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         if not request.HasField("queue"):
             await self._cluster.read_barrier()
             manager = self._manager_record()
-            who = caller()
-            if who.role not in _READERS_OF_ALL and not is_granted_on_manager(
-                manager,
-                with_groups(self._view.ledger, who.sids),
-                MachineAccess.GET_MACHINE_PERMISSIONS,
-            ):
+            if not self._may_see_manager(MachineAccess.GET_MACHINE_PERMISSIONS):
                 raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
             return self._acl(manager.security, manager.version, MachineAccess)
         queue_id = await self._readable(request.queue, QueueAccess.GET_QUEUE_PERMISSIONS)
@@ -328,9 +340,27 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         """Return the queue_id of a queue that the caller may see."""
         await self._cluster.read_barrier()
         queue_id = queue_id_of(self._view, name)
+        self._check_sight(queue_id, access)
+        return queue_id
+
+    async def _countable(self, name: pb.QueueName) -> int:
+        """Return the queue_id of a queue that the caller may purge, or see how long it is."""
+        await self._cluster.read_barrier()
+        queue_id = queue_id_of(self._view, name)
+        if QueueUse.PURGE not in queue_uses(self._view, queue_id, caller().sids):
+            self._check_sight(queue_id, QueueAccess.GET_QUEUE_PROPERTIES)
+        return queue_id
+
+    def _check_sight(self, queue_id: int, access: QueueAccess) -> None:
+        """Raises MsmqError if the caller may not see this of a queue."""
         if not self._may_see(queue_id, caller(), access):
             raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
-        return queue_id
+
+    def _may_see_manager(self, access: MachineAccess) -> bool:
+        who = caller()
+        return who.role in _READERS_OF_ALL or is_granted_on_manager(
+            self._manager_record(), with_groups(self._view.ledger, who.sids), access
+        )
 
     def _may_see(
         self, queue_id: int, who: Principal, access: QueueAccess = QueueAccess.GET_QUEUE_PROPERTIES
@@ -343,6 +373,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             queue = ledger.passing_queue(queue.record.parent_queue)
         if queue is None:
             raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        if queue.record.kind in _OF_MANAGER:
+            return self._may_see_manager(_OF_MANAGER_ACCESS[access])
         return is_granted_on_queue(queue, with_groups(ledger, who.sids), access)
 
     def _shown_queue(self, queue_id: int) -> pb.Queue:
@@ -368,7 +400,9 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             parent_queue_id=record.parent_queue,
             message_count=counted.message_count,
             total_bytes=counted.total_bytes,
-            attributes=_shown(record),
+            attributes=_shown(
+                record, self._may_see(queue_id, caller(), QueueAccess.GET_QUEUE_PERMISSIONS)
+            ),
             statistics=shown,
             subqueue_ids=found.subqueues,
             journal_queue_id=record.journal_queue,
@@ -378,9 +412,11 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         )
 
 
-def _shown(record: Queue | QueueManager) -> dict[str, pb.Value]:
-    """Return a record's attributes by name, without secret ones."""
-    hidden = _SECRET | _INTERNAL
+def _shown(record: Queue | QueueManager, shows_security: bool) -> dict[str, pb.Value]:
+    """Return a record's attributes by name, without secret ones. `shows_security`: whether the
+    caller may see the access list.
+    """
+    hidden = _SECRET | _INTERNAL | (frozenset() if shows_security else {_SECURITY})
     return {
         name: shown_value(value)
         for name, value in msgspec.structs.asdict(record).items()

@@ -128,3 +128,78 @@ async def test_a_client_sees_no_readers_no_purged_messages_and_no_dead_letters(
             except refusal:
                 continue
             raise AssertionError(request)
+
+
+async def refused(work: Awaitable[Any]) -> bool:
+    """Whether something is refused for want of a right."""
+    return not await is_shown(work)
+
+
+@scenario()
+async def test_no_other_call_tells_what_the_access_list_hides(made: Clients) -> None:
+    queue = pb.QueueName(name=PLAIN)
+    count = pb.PurgeQueueRequest(queue=queue, dry_run=True)
+    create = pb.CreateQueueRequest(path_name=PLAIN, if_not_exists=True)
+    async with made.client() as admin, client_of(made, "carol", Role.CLIENT) as carol:
+        call = carol.wire.call
+        await admin.send(PLAIN, Message(body=b"x"))
+        for rights, sees, counts in (
+            ([], False, False),
+            (["peek_message"], False, False),
+            (["receive_message"], False, True),
+            (["get_queue_properties"], True, True),
+        ):
+            await put_acl(made, queue, rights)
+            assert await refused(call(lambda s: s.queues.PurgeQueue, count)) != counts, rights
+            assert await refused(call(lambda s: s.queues.CreateQueue, create)) != sees, rights
+            for client in (admin, carol):
+                if client is admin or counts:
+                    reply = await client.wire.call(lambda s: s.queues.PurgeQueue, count)
+                    assert reply.message_count == 1
+
+
+@scenario()
+async def test_the_access_list_itself_is_shown_to_who_may_read_it(made: Clients) -> None:
+    queue = pb.QueueName(name=PLAIN)
+    get = pb.GetQueueRequest(queue=queue)
+    async with made.client() as admin, client_of(made, "carol", Role.CLIENT) as carol:
+        for rights in (["get_queue_properties"], ["get_queue_properties", "get_queue_permissions"]):
+            await put_acl(made, queue, rights)
+            for client in (admin, carol):
+                shown = await client.wire.call(lambda s: s.queues.GetQueue, get)
+                is_shown_to = client is admin or len(rights) == 2
+                assert ("security" in shown.attributes) == is_shown_to
+                assert "label" in shown.attributes
+        await put_manager_acl(admin, [])
+        for client in (admin, carol):
+            manager = await client.wire.call(
+                lambda s: s.queues.GetQueueManager, pb.GetQueueManagerRequest()
+            )
+            assert ("security" in manager.attributes) == (client is admin)
+
+
+async def put_manager_acl(admin: Client, rights: list[str]) -> None:
+    entries = [pb.Ace(type=pb.ALLOW, principal="Administrators", rights=["machine_generic_all"])]
+    if rights:
+        entries.append(pb.Ace(type=pb.ALLOW, principal="Everyone", rights=rights))
+    await admin.wire.call(lambda s: s.queues.SetAcl, pb.SetAclRequest(entries=entries))
+
+
+@scenario()
+async def test_queues_without_a_list_of_their_own_follow_that_of_the_queue_manager(
+    made: Clients,
+) -> None:
+    """Names of outgoing queues tell with whom others exchange messages."""
+    kinds = [pb.OUTGOING, pb.DEAD_LETTER, pb.SYSTEM_JOURNAL, pb.ORDER, pb.NOTIFICATION]
+    wanted = pb.ListQueuesRequest(kinds=kinds, order=pb.BY_NAME)
+    async with made.client() as admin, client_of(made, "carol", Role.CLIENT) as carol:
+        await admin.send("DIRECT=TCP:127.9.9.9\\private$\\elsewhere", Message(body=b"x"))
+        for rights, sees in (([], False), (["get_machine_properties"], True)):
+            await put_manager_acl(admin, rights)
+            every = await admin.wire.call(lambda s: s.queues.ListQueues, wanted)
+            assert {one.kind for one in every.queues} == set(kinds)
+            found = await carol.wire.call(lambda s: s.queues.ListQueues, wanted)
+            assert found.total_count == len(found.queues) == (len(every.queues) if sees else 0)
+            for one in every.queues:
+                get = pb.GetQueueRequest(queue=pb.QueueName(queue_id=one.queue_id))
+                assert await refused(carol.wire.call(lambda s: s.queues.GetQueue, get)) != sees
