@@ -1,8 +1,9 @@
 """Lists of queues: as they were made, or in another order."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from fnmatch import fnmatch
+from fnmatch import translate
 from typing import Any, Final, TypeAlias
 
 from qm.api.gate.calls import Context, caller
@@ -64,7 +65,8 @@ class QueueLists:
             await self._sorts.take(caller().name, context)
             return await self._sorted(request, key, kinds, after or 0, size, may_see)
         page = list_queues(self._cluster.view, after=after or 0, limit=size, kinds=kinds)
-        chosen = [one for one in page.items if _matches(request, one) and may_see(one.queue_id)]
+        is_meant = _choice(request)
+        chosen = [one for one in page.items if is_meant(one) and may_see(one.queue_id)]
         return self._reply(request, chosen, page.next)
 
     async def _sorted(
@@ -78,8 +80,9 @@ class QueueLists:
     ) -> pb.ListQueuesReply:
         """Sort all that match, and show `size` of them after `first`."""
         found: list[tuple[Any, int]] = []
+        is_meant = _choice(request)
         async for view, info in self._each(kinds):
-            if not _matches(request, info) or not may_see(info.queue_id):
+            if not is_meant(info) or not may_see(info.queue_id):
                 continue
             if len(found) == SORTED_QUEUES_MAX:
                 raise InvalidArgument(
@@ -149,8 +152,14 @@ def _kinds(request: pb.ListQueuesRequest) -> frozenset[QueueKind]:
     return wanted or frozenset({QueueKind.APPLICATION})
 
 
-def _matches(request: pb.ListQueuesRequest, info: QueueInfo) -> bool:
-    return not request.pattern or fnmatch(info.pathname.lower(), request.pattern.lower())
+def _choice(request: pb.ListQueuesRequest) -> Callable[[QueueInfo], bool]:
+    """Return what tells whether a queue is meant. Patterns are compiled here, since `fnmatch` keeps
+    tens of thousands of those that callers think up, and some kilobytes for each.
+    """
+    if not request.pattern:
+        return lambda _: True
+    is_match = re.compile(translate(request.pattern.lower())).match
+    return lambda info: is_match(info.pathname.lower()) is not None
 
 
 def _listed(info: QueueInfo, format_name: str) -> pb.Queue:

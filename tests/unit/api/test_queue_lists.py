@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import Any
 
 import pytest
@@ -90,3 +91,19 @@ async def test_a_sorted_list_has_what_its_caller_may_see_and_counts_nothing_else
         await admin.wire.call(lambda stubs: stubs.queues.SetAcl, hidden)
         assert await names(carol, order=pb.BY_MESSAGES, is_descending=True) == "abc"
         assert (await page(carol, order=pb.BY_NAME)).total_count == 3
+
+
+@scenario()
+async def test_patterns_of_callers_are_not_kept(made: Clients) -> None:
+    """Each takes some kilobytes, and there are as many as callers think up."""
+    known = fnmatch._compile_pattern.cache_info().currsize  # type: ignore[attr-defined]
+    async with made.client() as client:
+        for number in range(20):
+            for order in (pb.BY_ID, pb.BY_NAME):
+                wanted = pb.ListQueuesRequest(pattern=f"*\\PL{number}*", order=order)
+                reply = await client.wire.call(lambda stubs: stubs.queues.ListQueues, wanted)
+                assert not reply.queues
+        wanted = pb.ListQueuesRequest(pattern="*\\PL[a-b]?N")
+        reply = await client.wire.call(lambda stubs: stubs.queues.ListQueues, wanted)
+        assert [queue.path_name for queue in reply.queues] == ["QUORATE\\private$\\plain"]
+    assert fnmatch._compile_pattern.cache_info().currsize == known  # type: ignore[attr-defined]
