@@ -15,6 +15,8 @@ SHOWN_MAX_BYTES: Final = 64 << 10
 _HEX_LINE_BYTES: Final = 16
 VT_BSTR: Final = 8
 VT_LPSTR: Final = 30
+PRETTY_MAX_CHARS: Final = 256 << 10
+"""Of a document with its indents, which may be a thousand times as long as without."""
 EDITED_MAX_BYTES: Final = 64 << 10
 _TEXTS: Final = (0, VT_BSTR, VT_LPSTR, 31, 0x1011, 0x2011)
 """Types of bodies that may be text, of whatever formatter."""
@@ -78,13 +80,16 @@ def _value(body: bytes, body_type: int) -> str | None:
 
 
 def _indented(text: str) -> str:
-    """Return a document with each element in a line of its own, or as it is if it is none."""
+    """Return a document with each element in a line of its own; as it is if it is none, or would be
+    too long.
+    """
     try:
         root = document(text.encode("utf-8"))
     except FormatError:
         return text
     indent(root)
-    return tostring(root, encoding="unicode")
+    pretty = tostring(root, encoding="unicode")
+    return pretty if len(pretty) <= PRETTY_MAX_CHARS else text
 
 
 def editable_text(body: bytes, body_type: int) -> tuple[str, str]:
@@ -111,10 +116,18 @@ def edited_body(text: str, form: str) -> bytes:
 
 
 def _json(text: str) -> str | None:
+    """Return JSON with each value in a line of its own, None if it is none or would be too long."""
+    parts: list[str] = []
+    length = 0
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text)):
+            parts.append(part)
+            length += len(part)
+            if length > PRETTY_MAX_CHARS:
+                return None
     except (ValueError, RecursionError):
         return None
+    return "".join(parts)
 
 
 def hex_lines(part: bytes) -> str:

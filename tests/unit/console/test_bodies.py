@@ -4,8 +4,10 @@ import pytest
 
 from qm.client.formatters import BinaryFormatter
 from qm.console.bodies import (
+    PRETTY_MAX_CHARS,
     SHOWN_MAX_BYTES,
     VT_BSTR,
+    ShownBody,
     editable_text,
     edited_body,
     shown_body,
@@ -48,6 +50,18 @@ def test_a_form_may_be_asked_for_and_long_bodies_are_cut() -> None:
     found = shown_body("ä".encode() * SHOWN_MAX_BYTES, 0)
     assert found.is_cut
     assert found.text == "ä" * (SHOWN_MAX_BYTES // 2)
+
+
+@pytest.mark.parametrize("depth", [60, 900])
+def test_indents_do_not_make_much_of_little(depth: int) -> None:
+    """A message of 64 KiB would become 58 MiB, and keep the node for seconds."""
+    room = SHOWN_MAX_BYTES - 2 * depth
+    values = b"[" * depth + b"1," * (room // 2 - 1) + b"1" + b"]" * depth
+    assert shown_body(values, 0) == ShownBody("text", values.decode(), False)
+    few = b"[" * depth + b"1" + b"]" * depth
+    assert (shown_body(few, 0).form == "json") == (depth == 60)
+    elements = b"<a>" * depth + b"<b/>" * ((room - 5 * depth) // 4) + b"</a>" * depth
+    assert len(shown_body(elements, 0).text) <= PRETTY_MAX_CHARS
 
 
 @pytest.mark.parametrize(
