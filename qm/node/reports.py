@@ -22,6 +22,8 @@ FOLDERS_MAX: Final = 3
 """Within each other."""
 PATH_MAX_CHARS: Final = 512
 KINDS: Final = (".html", ".json", ".md", ".prom", ".txt")
+WRITTEN_MAX_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: whoever writes a file can give it any time, also one before 1970."""
 _NO_LINKS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_BYTES: Final = 1 << 20
 
@@ -81,7 +83,12 @@ class Reports:
                 if stat.S_ISDIR(status.st_mode) and depth < FOLDERS_MAX:
                     folders.append((folder / entry.name, f"{path}/", depth + 1))
                 elif stat.S_ISREG(status.st_mode) and path.endswith(KINDS):
-                    yield ReportFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
+                    yield ReportFile(path, status.st_size, written_ms(status.st_mtime_ns))
+
+
+def written_ms(nanoseconds: int) -> int:
+    """Return when a file was written, as near as it can be told and shown."""
+    return min(max(nanoseconds // 1_000_000, 0), WRITTEN_MAX_MS)
 
 
 class TooLarge(ValueError):

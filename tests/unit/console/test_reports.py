@@ -13,10 +13,12 @@ import pytest
 
 from qm.api.gate.identity import Role
 from qm.api.gate.operations import NotOffered
+from qm.console.page_group import instant_ms
 from qm.console.reports import CELL_MAX_CHARS, COLUMNS_MAX, ROWS_MAX, SHOWN_MAX_CHARS, tables_of
 from qm.node.config.schema import CONSOLE_PORT, NodeConfig
-from qm.node.reports import FOLDERS_MAX, REPORT_MAX_BYTES, Reports
+from qm.node.reports import FOLDERS_MAX, REPORT_MAX_BYTES, WRITTEN_MAX_MS, Reports, written_ms
 from qm.node.upkeep.pki import issue
+from qm.pb import control_pb2 as pb
 from tests.unit.client.world import Clients, clients, run, scenario
 from tests.unit.console.world import browser, sign_in
 
@@ -64,6 +66,16 @@ def test_plain_files_of_known_kinds_are_listed_and_read(tmp_path: Path) -> None:
     ):
         with pytest.raises(KeyError):
             reports.read(path)
+
+
+def test_no_time_of_a_file_keeps_the_others(tmp_path: Path) -> None:
+    """Whoever writes a file can give it a time before 1970, and after 9999 on some systems."""
+    (tmp_path / "report.txt").write_text("x")
+    os.utime(tmp_path / "report.txt", (-2_000_000_000, -2_000_000_000))
+    (found,) = Reports(tmp_path).listed()
+    assert pb.ReportFile(written_ms=found.written_ms).written_ms == 0
+    assert written_ms(10**21) == WRITTEN_MAX_MS
+    assert instant_ms(WRITTEN_MAX_MS) == "9999-12-31 23:59:59"
 
 
 def test_what_is_too_large_or_gone_is_said(tmp_path: Path) -> None:
