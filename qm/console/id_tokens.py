@@ -80,7 +80,9 @@ def verified(
     if claims.get("azp", None if is_shared else expected.client_id) != expected.client_id:
         raise NotBelieved("the ID token was made for somebody else")
     given = claims.get("nonce")
-    if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
+    if not isinstance(given, str) or not hmac.compare_digest(
+        given.encode("utf-8", "replace"), nonce.encode()
+    ):
         raise NotBelieved("the ID token belongs to another sign-in: its nonce is another")
     return claims
 

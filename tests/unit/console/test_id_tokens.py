@@ -79,6 +79,8 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "another nonce": {"nonce": "replayed"},
     "no nonce": {"nonce": None},
     "a nonce that is no text": {"nonce": [NONCE]},
+    "a nonce that has no encoding": {"nonce": "\ud800"},
+    "a nonce in another script": {"nonce": "\u043d" + NONCE[1:]},
     "it has expired": {"exp": LATE},
     "it never expires": {"exp": None},
     "an end that is no number": {"exp": "never"},
