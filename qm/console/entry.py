@@ -21,6 +21,9 @@ FORM_COOKIE: Final = "__Host-quorate-form"
 ATTEMPT_COOKIE: Final = "__Host-quorate-provider"
 """Comes back with the provider's redirection, unlike that of a session (SameSite=Lax)."""
 _BEGIN_PATH: Final = "/sign-in/provider"
+_SIGNED_OUT: Final = "out"
+SIGNED_OUT_PATH: Final = f"/sign-in?{_SIGNED_OUT}=1"
+"""Where signing out ends: a certificate of the browser would sign in again at once elsewhere."""
 _SECRET_BYTES: Final = 32
 _SECRET_FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _AT_HOME: Final = "here"
@@ -92,6 +95,8 @@ class Entry:
         code = request.query.get("code", "")
         if code:
             person, how = self._sign_ins.redeem(code), "a code"
+        elif _SIGNED_OUT in request.query:
+            person, how = None, ""
         else:
             person, how = certified(request, self._is_revoked), "a certificate"
         if person is not None:

@@ -24,7 +24,7 @@ from qm.api.gate.roles import rule_of
 from qm.client.errors import AccessDenied, ClientError, NotAllowed, Unavailable
 from qm.console.activity import ActivityPages
 from qm.console.counters import CounterPages
-from qm.console.entry import SESSION_COOKIE, Entry, Ways
+from qm.console.entry import SESSION_COOKIE, SIGNED_OUT_PATH, Entry, Ways
 from qm.console.forms import FORM_MAX_BYTES, form_of
 from qm.console.messages import MessagePages
 from qm.console.page_group import texts_of
@@ -234,7 +234,7 @@ class ConsoleServer(Console):
             provider = urlsplit(address).netloc
             answer = self._open_page("signed-out.html.j2", 200, address=address, provider=provider)
         else:
-            answer = web.Response(status=303, headers={"Location": "/sign-in"})
+            answer = web.Response(status=303, headers={"Location": SIGNED_OUT_PATH})
         answer.del_cookie(SESSION_COOKIE, path="/", secure=True, httponly=True, samesite="Strict")
         return answer
 

@@ -268,6 +268,9 @@ async def test_a_certificate_of_the_browser_signs_in_with_its_role(made: Clients
         status, text = await found.get("/sign-in")
         assert status == 200
         assert "oscar (operator)" in text
+        # The browser shows its certificate again; that alone is no wish to sign in again.
+        assert (await found.post("/sign-out"))[0] == 401
+        assert (await found.get("/sign-in"))[0] == 200
     node_certificate, node_key = issue(pki, "n9", Role.NODE, [])
     tls = ssl.create_default_context(cafile=str(made.tls.authority))
     tls.load_cert_chain(node_certificate, node_key)
