@@ -14,6 +14,7 @@ from qm.console.passwords import PasswordCheck, Users
 from qm.console.people import certified
 from qm.console.sign_ins import Person, Refused, SignIns
 from qm.console.single_sign_on import ATTEMPT_MAX_S, BACK_PATH, SingleSignOn, SsoSettings
+from qm.security.guesses import Guesses
 
 FORM_MAX_BYTES: Final = 8 << 10
 """Of a name and a password, which anybody may post."""
@@ -34,6 +35,19 @@ Enter = Callable[[web.Request, Person, str], Awaitable[str]]
 """(request, who, how) -> the cookie of the session that begins."""
 
 
+TOLD_WINDOW_S: Final = 60.0
+SIGN_INS_TOLD_MAX: Final = 10
+"""Events within TOLD_WINDOW_S of one person who signs in over and over."""
+REFUSALS_OF_PLACE_TOLD_MAX: Final = 24
+"""Events of those who did not come in, from one address or network."""
+REFUSALS_TOLD_MAX: Final = 40
+"""Events of all of them: fewer than the cluster's history takes, or strangers could keep it from
+telling who came in.
+"""
+_TOLD_KEYS_MAX: Final = 4_096
+_NO_MORE: Final = "; more of this are not told for a minute"
+
+
 class Ways(msgspec.Struct, frozen=True):
     """What else signs people in, beside codes and certificates."""
 
@@ -44,12 +58,41 @@ class Ways(msgspec.Struct, frozen=True):
     """Of (event, text, principal): an event for who came in, and for who did not."""
 
 
+class Notes:
+    """Events of who came in and who did not, in bounds."""
+
+    def __init__(self, note: Callable[[str, str, str], None], now_s: Callable[[], float]) -> None:
+        """`note`: see `Ways`; `now_s`: monotonic seconds."""
+        self._note = note
+        self._of_person = Guesses(SIGN_INS_TOLD_MAX, TOLD_WINDOW_S, _TOLD_KEYS_MAX, now_s)
+        self._of_place = Guesses(REFUSALS_OF_PLACE_TOLD_MAX, TOLD_WINDOW_S, _TOLD_KEYS_MAX, now_s)
+        self._of_all = Guesses(REFUSALS_TOLD_MAX, TOLD_WINDOW_S, 1, now_s)
+
+    def entered(self, name: str, text: str) -> None:
+        """Tell who came in."""
+        self._tell("console_sign_in", text, name, [(self._of_person, name)])
+
+    def refused(self, why: str, place: str) -> None:
+        """Tell that somebody did not."""
+        counted = [(self._of_place, place), (self._of_all, "")]
+        self._tell("console_refused", f"nobody signed in from {place}: {why}", "", counted)
+
+    def _tell(self, event: str, text: str, name: str, counted: list[tuple[Guesses, str]]) -> None:
+        if any(told.is_over(key) for told, key in counted):
+            return
+        for told, key in counted:
+            told.note(key)
+        is_last = any(told.is_over(key) for told, key in counted)
+        self._note(event, text + _NO_MORE if is_last else text, name)
+
+
 class Entry:
     """Handlers of signing in."""
 
     def __init__(
         self,
         ways: Ways,
+        notes: Notes,
         sign_ins: SignIns,
         is_revoked: Callable[[bytes], bool],
         now_s: Callable[[], float],
@@ -58,7 +101,7 @@ class Entry:
         enter: Enter,
     ) -> None:
         """`render`: a template, a status and its values; `place_of`: see `HttpGuard.place`."""
-        self._note = ways.note
+        self._notes = notes
         self._sign_ins = sign_ins
         self._is_revoked = is_revoked
         self._place_of = place_of
@@ -66,9 +109,9 @@ class Entry:
         self._enter = enter
         self._form_key = secrets.token_bytes(_SECRET_BYTES)
         users, provider = ways.users, ways.provider
-        self._passwords = None if users is None else PasswordCheck(users, now_s, self._refused)
+        self._passwords = None if users is None else PasswordCheck(users, now_s, notes.refused)
         self._provider = (
-            None if provider is None else SingleSignOn(provider, now_s, _secret, self._refused)
+            None if provider is None else SingleSignOn(provider, now_s, _secret, notes.refused)
         )
 
     def routes(self) -> list[web.RouteDef]:
@@ -86,9 +129,6 @@ class Entry:
         if self._provider is not None:
             await self._provider.close()
 
-    def _refused(self, why: str, place: str) -> None:
-        self._note("console_refused", f"nobody signed in from {place}: {why}", "")
-
     # Codes and certificates
 
     async def _sign_in(self, request: web.Request) -> web.Response:
@@ -103,7 +143,7 @@ class Entry:
             return with_session(_moved("/"), await self._enter(request, person, how))
         if not code:
             return self._page(request, 401)
-        self._refused("a code that is unknown, used or too old", self._place_of(request))
+        self._notes.refused("a code that is unknown, used or too old", self._place_of(request))
         text = "This address was used before, or is older than a minute."
         return self._page(request, 403, text)
 

@@ -24,7 +24,7 @@ from qm.api.gate.roles import rule_of
 from qm.client.errors import AccessDenied, ClientError, NotAllowed, Unavailable
 from qm.console.activity import ActivityPages
 from qm.console.counters import CounterPages
-from qm.console.entry import SESSION_COOKIE, SIGNED_OUT_PATH, Entry, Ways
+from qm.console.entry import SESSION_COOKIE, SIGNED_OUT_PATH, Entry, Notes, Ways
 from qm.console.forms import FORM_MAX_BYTES, form_of
 from qm.console.messages import MessagePages
 from qm.console.page_group import texts_of
@@ -121,10 +121,17 @@ class ConsoleServer(Console):
         self._is_revoked = is_revoked
         self._public_host = public_host
         self._make_guard = make_guard
-        self._note = ways.note
+        self._notes = Notes(ways.note, loop.time)
         self._sign_ins = SignIns(loop.time, lambda: secrets.token_urlsafe(SECRET_BYTES))
         self._entry = Entry(
-            ways, self._sign_ins, is_revoked, loop.time, self._place, self._open_page, self._enter
+            ways,
+            self._notes,
+            self._sign_ins,
+            is_revoked,
+            loop.time,
+            self._place,
+            self._open_page,
+            self._enter,
         )
         self._callers: dict[str, Caller] = {}
         self._in_progress: Counter[str] = Counter()
@@ -208,7 +215,7 @@ class ConsoleServer(Console):
         name, place = person.who.name, self._place(request)
         self._log.info(f"signed in: {name}", f"{name} signed in to the console")
         text = f"{name} ({person.who.role.value}) signed in with {how} from {place}"
-        self._note("console_sign_in", text, name)
+        self._notes.entered(name, text)
         return cookie
 
     def _place(self, request: web.Request) -> str:

@@ -11,7 +11,13 @@ import msgspec
 
 from qm.api.gate.identity import ROLE_GROUPS, Role, principal_sid
 from qm.client.values import value_of
-from qm.console.entry import ATTEMPT_COOKIE, FORM_COOKIE, FORM_MAX_BYTES, SESSION_COOKIE
+from qm.console.entry import (
+    ATTEMPT_COOKIE,
+    FORM_COOKIE,
+    FORM_MAX_BYTES,
+    REFUSALS_OF_PLACE_TOLD_MAX,
+    SESSION_COOKIE,
+)
 from qm.console.passwords import FAILURES_OF_NAME_HERE_MAX
 from qm.node.config.schema import CONSOLE_PORT, NodeConfig
 from qm.pb import control_pb2 as pb
@@ -142,6 +148,20 @@ async def test_guessing_is_slowed_down_and_codes_go_on(made: Clients) -> None:
         assert status == 429
         assert "wait a minute" in text
     await until_it_says(made, "console_refused", "", "too many wrong names")
+
+
+@scenario()
+async def test_strangers_keep_no_event_of_who_came_in_from_the_history(made: Clients) -> None:
+    """It takes a hundred events at once, and then one a second."""
+    await put(made, "alice", nt_hash(SECRET), Role.ADMIN)
+    async with browser(made) as found, browser(made) as stranger:
+        for _ in range(150):
+            assert (await stranger.get("/sign-in?code=guess"))[0] == 403
+        assert (await with_password(found, "alice", SECRET))[0] == 200
+    await until_it_says(made, "console_sign_in", "alice", "with a password")
+    refusals = [text for name, _, text in await events(made) if name == "console_refused"]
+    assert 0 < len(refusals) <= REFUSALS_OF_PLACE_TOLD_MAX
+    assert sum("more of this are not told" in text for text in refusals) == 1
 
 
 @scenario()
