@@ -272,6 +272,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
 
         def make() -> Command:
             queue_id = queue_id_of(self._view, request.queue)
+            self._check_purge_of_subqueue(queue_id)
             return PurgeQueue(UNNUMBERED, queue_id, caller().sids)
 
         outcome = await self._decider.once(request, make)
@@ -350,6 +351,13 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         if QueueUse.PURGE not in queue_uses(self._view, queue_id, caller().sids):
             self._check_sight(queue_id, QueueAccess.GET_QUEUE_PROPERTIES)
         return queue_id
+
+    def _check_purge_of_subqueue(self, queue_id: int) -> None:
+        """Raises MsmqError where the list of its queue refuses it, which apply does not ask."""
+        if self._queue(queue_id).record.kind is not QueueKind.SUBQUEUE:
+            return
+        if QueueUse.PURGE not in queue_uses(self._view, queue_id, caller().sids):
+            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
 
     def _check_sight(self, queue_id: int, access: QueueAccess) -> None:
         """Raises MsmqError if the caller may not see this of a queue."""

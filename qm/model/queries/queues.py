@@ -241,11 +241,14 @@ def queue_uses(view: View, queue_id: int, sids: tuple[Sid, ...]) -> tuple[QueueU
         return ()
     ledger, kind = view.ledger, queue.record.kind
     is_own = kind is QueueKind.APPLICATION
+    may_receive = may_open(ledger, queue, QueueAccessType.RECEIVE_ACCESS, sids)
+    # Apply asks the subqueue's list for the right to purge, and it has none.
+    is_purgeable = may_receive if kind is QueueKind.SUBQUEUE else may_purge(ledger, queue, sids)
     found = {
         QueueUse.SEND: is_own and may_open(ledger, queue, SEND, sids),
         QueueUse.PEEK: may_open(ledger, queue, QueueAccessType.PEEK_ACCESS, sids),
-        QueueUse.RECEIVE: may_open(ledger, queue, QueueAccessType.RECEIVE_ACCESS, sids),
-        QueueUse.PURGE: may_purge(ledger, queue, sids),
+        QueueUse.RECEIVE: may_receive,
+        QueueUse.PURGE: is_purgeable,
         QueueUse.DELETE: (is_own or kind is QueueKind.SUBQUEUE) and may_delete(ledger, queue, sids),
         QueueUse.SET: is_own and may_set(ledger, queue, sids),
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from qm.api.gate.identity import Role
 from qm.client.calls import Tls
-from qm.client.client import Client
+from qm.client.client import Access, Client
 from qm.client.errors import AccessDenied, MqError, NotAllowed
 from qm.client.message import Message
 from qm.node.upkeep.pki import issue
@@ -203,3 +203,31 @@ async def test_queues_without_a_list_of_their_own_follow_that_of_the_queue_manag
             for one in every.queues:
                 get = pb.GetQueueRequest(queue=pb.QueueName(queue_id=one.queue_id))
                 assert await refused(carol.wire.call(lambda s: s.queues.GetQueue, get)) != sees
+
+
+@scenario()
+async def test_a_subqueue_is_purged_by_who_may_receive_from_its_queue(made: Clients) -> None:
+    """It has no access list of its own."""
+    async with made.client() as admin, client_of(made, "carol", Role.CLIENT) as carol:
+        await admin.send(PLAIN, Message(body=b"x"))
+        source = await admin.open_queue(PLAIN)
+        message = await source.peek()
+        assert message is not None
+        await source.move(message, await admin.open_queue(f"{PLAIN};sub", Access.MOVE))
+        listed = await admin.wire.call(
+            lambda s: s.queues.ListQueues, pb.ListQueuesRequest(kinds=[pb.SUBQUEUE])
+        )
+        sub = pb.QueueName(queue_id=listed.queues[0].queue_id)
+        call = carol.wire.call
+        for rights, may in (
+            ([], False),
+            (["get_queue_properties", "delete_queue"], False),
+            (["receive_message"], True),
+        ):
+            await put_acl(made, pb.QueueName(name=PLAIN), rights)
+            purge = pb.PurgeQueueRequest(queue=sub)
+            count = pb.PurgeQueueRequest(queue=sub, dry_run=True)
+            assert await refused(call(lambda s: s.queues.PurgeQueue, count)) == (not rights)
+            assert await refused(call(lambda s: s.queues.PurgeQueue, purge)) != may, rights
+            left = await admin.wire.call(lambda s: s.queues.PurgeQueue, count)
+            assert left.message_count == (0 if may else 1)
