@@ -249,7 +249,7 @@ def test_settings() -> None:
 def test_users_and_computers_of_the_directory() -> None:
     check("MQ-2.3.9-01")
     check("MQ-2.3.10-01")
-    check("MQ-2.3.10.2-01", form="truncated to 19 chars")
+    check("MQ-2.3.10.2-01", form='computer name truncated to 19 chars + "$"')
     check("MQ-2.3.10.3-01", form="UF_FLAG")
     check("MQ-2.3.10.4-01", form="FQDN")
 

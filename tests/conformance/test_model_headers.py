@@ -146,7 +146,7 @@ def test_never_being_retrieved_is_told_on_request(how: str) -> None:
     assert classes(world, admin) == [expected]
 
 
-@pytest.mark.spec("MQ-2.2.19.3-13")
+@pytest.mark.spec("MQ-2.2.19.3-13", "MQ-2.2.19.2-07")
 def test_an_acknowledgement_names_the_message_it_is_about() -> None:
     """Of arrival, of retrieval, of a refusal, and the sender's own of what could not leave."""
     sender = Sender(forgets=False)
@@ -162,6 +162,8 @@ def test_an_acknowledgement_names_the_message_it_is_about() -> None:
     own = [one.message_ordinal for one in sender.positions(sender.queue_id).values()]
     sender.tick(2_001)
     assert classes(sender, admin) == [0x0002, 0x4000, 0x8003, 0x8002, 0x8002]
+    at = [NOW_S] * 3 + [sender.now_ms // 1000] * 2
+    assert [one.user_header.sent_time for one in sender.messages(admin)] == at
     about = [(PEER, 7), (PEER, 7), (PEER, 8), *((OWN, ordinal) for ordinal in own)]
     assert [one.properties.correlation_id for one in sender.messages(admin)] == [
         write_message_identifier(MessageIdentifier(*identifier)) for identifier in about

@@ -169,7 +169,7 @@ def test_a_path_name_is_resolved_when_it_is_put(service: MSMQService) -> None:
     assert destination.PathName == ""
 
 
-@pytest.mark.spec("AC-3.12.4.1.6-01", "AC-3.12.4.1.7-01", "AC-3.12.4.1.7-02")
+@pytest.mark.spec("AC-3.12.4.1.6-01", "AC-3.12.4.1.7-01", "AC-3.12.4.1.7-02", "AC-3.12.4.1.10-01")
 def test_a_directory_path_is_a_queue_s(service: MSMQService) -> None:
     public = info_of(service, path="QUORATE\\published")
     public.Create()
@@ -203,7 +203,10 @@ def test_a_directory_path_is_a_queue_s(service: MSMQService) -> None:
     public.Delete()
 
 
-@pytest.mark.spec("AC-3.12.4.1.11-01", "AC-3.12.4.1.11-02", "AC-3.12.4.1.11-03", "AC-3.12.4.1.9-01")
+@pytest.mark.spec(
+    "AC-3.12.4.1.11-01", "AC-3.12.4.1.11-02", "AC-3.12.4.1.11-03", "AC-3.12.4.1.9-01",
+    "AC-3.12.4.1.10-01",
+)  # fmt: skip
 def test_a_name_put_on_an_open_destination_opens_it_again(service: MSMQService) -> None:
     one, two = made(service), made(service)
     destination = named(service, one.FormatName)

@@ -9,6 +9,7 @@ import pytest
 
 from qm.client.mqac import (
     MSMQEvent,
+    MSMQMessage,
     MSMQQueue,
     MSMQService,
     MSMQTransactionDispenser,
@@ -83,8 +84,10 @@ def test_a_notification_is_guarded_in_order(service: MSMQService) -> None:
     with fails(E.MQ_ERROR_ACCESS_DENIED):
         sender.EnableNotification(event)
     send(service, info, "a")
-    for access in (PEEK, 1):  # receive access will do
-        queue = opened(info, access)  # type: ignore[arg-type]
+    away = info_of(service, name="DIRECT=TCP:127.255.255.254\\PRIVATE$\\guarded")
+    MSMQMessage(service).Send(opened(away, SEND))
+    for name, access in ((info, PEEK), (info, 1), (away, PEEK | 0x80)):  # receive access will do
+        queue = opened(name, access)  # type: ignore[arg-type]
         queue.EnableNotification(event)
         assert sink.next() == (queue, FIRST)
 

@@ -535,10 +535,11 @@ def test_an_action_s_status_is_the_result(service: MSMQService) -> None:
 
 @pytest.mark.spec("AC-3.5.4.1.1-03", "AC-3.5.4.1.2-03")
 def test_a_status_is_the_result_of_an_outgoing_form(service: MSMQService) -> None:
-    management, _ = scripted(service, LOCATION="REMOTE")
+    management, script = scripted(service, LOCATION="REMOTE")
     for name in ("State", "NextHops"):
         with fails(REFUSED):
             getattr(management.outgoing_queue_management(), name)
+        assert script.asked[-1] == ("DIRECT=OS:host\\q", name.upper())
 
 
 EOD = {
@@ -638,6 +639,13 @@ def test_what_is_not_active_cannot_be_held_or_released(service: MSMQService) -> 
         for action in ("PAUSE", "RESUME", "EOD_RESEND"):
             with fails(0xC00E_0004):
                 cluster.act_on_queue(name, action)
+    # One that was active when the object was bound to it.
+    queue = opened(info_of(service, name=f"{FAR}released"), SEND)
+    released = initialised(service, f"{FAR}released").outgoing_queue_management()
+    queue.Close()
+    for name in ACTIONS:
+        with fails(0xC00E_0004):
+            getattr(released, name)()
 
 
 def test_properties_that_a_queue_does_not_have(service: MSMQService) -> None:

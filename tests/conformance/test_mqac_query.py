@@ -107,7 +107,7 @@ def test_guids_stand_in_braces(service: MSMQService) -> None:
     assert labels(query.LookupQueue(**both)) == []  # EQUALS, beside other terms
 
 
-@pytest.mark.spec("AC-3.13.4.1.3-01", "AC-3.13.4.1.3-02")
+@pytest.mark.spec("AC-3.13.4.1.3-01", "AC-3.13.4.1.3-02", "AC-3.13.4.1.3-07")
 def test_every_argument_is_a_term_and_all_must_hold(service: MSMQService) -> None:
     query = MSMQQuery(service)
     apple = query.LookupQueue(Label="apple").Next()

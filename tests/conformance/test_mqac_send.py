@@ -131,7 +131,7 @@ def test_a_send_gives_a_new_id_and_names_the_destination(way: Way, service: MSMQ
     assert message.Destination.FormatName == destination.FormatName
 
 
-@pytest.mark.spec("AC-3.17.4.1.48-16", "AC-3.17.4.1.48-20")
+@pytest.mark.spec("AC-3.17.4.1.48-16", "AC-3.17.4.1.48-20", "MQ-2.2.19.2-07")
 def test_a_send_says_where_and_when(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
     for _ in range(2):  # each send says it anew

@@ -53,6 +53,8 @@ class Two(NamedTuple):
     """The sender's; the far directory has the certificate, too."""
     sid: bytes
     """The sender's, at its own queue manager."""
+    second: Signer
+    """The sender's as well, with another certificate."""
 
     def from_near(self, info: MSMQQueueInfo) -> MSMQQueueInfo:
         """A far queue, as the sender names it."""
@@ -62,16 +64,17 @@ class Two(NamedTuple):
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[Two]:
-    signer = new_signer("alice", 1024, 1)
+    signer, second = (new_signer("alice", 1024, 1) for _ in range(2))
     with threaded_node() as (near, near_tls), threaded_node() as (far, far_tls):
         here, there = connect([near], tls=near_tls), connect([far], tls=far_tls)
         try:
             sid = caller(here)
             for service in (here, there):
-                register(service, signer.certificate, sid)
+                for each in (signer, second):
+                    register(service, each.certificate, sid)
             assert isinstance(here.manager, ClusterManager)
-            signing = MSMQService(ClusterManager(here.manager.client, [signer]))
-            yield Two(signing, there, far.rpartition(":")[0], signer, sid)
+            signing = MSMQService(ClusterManager(here.manager.client, [signer, second]))
+            yield Two(signing, there, far.rpartition(":")[0], signer, sid, second)
         finally:
             there.close()
             here.close()
@@ -141,16 +144,34 @@ def test_a_level_says_how_a_message_is_signed(two: Two, has_lists: bool) -> None
         found = arrived(reader)
         assert found.HashAlgorithm == number
         assert found.ReceivedAuthenticationLevel == codes.MQMSG_AUTHENTICATED_SIG20
+    for signer in (two.second, two.signer):  # with the key of its certificate
+        message = signed(two, levels.MQMSG_AUTH_LEVEL_SIG20, has_lists=has_lists)
+        message.SenderCertificate = signer.certificate
+        message.Send(sender)
+        found = arrived(reader)
+        assert found.SenderCertificate == signer.certificate
+        assert found.ReceivedAuthenticationLevel == codes.MQMSG_AUTHENTICATED_SIG20
+    # There is one provider; another one is not passed over.
+    message = signed(two, levels.MQMSG_AUTH_LEVEL_SIG20, has_lists=has_lists)
+    message.AuthenticationProviderType = 24
+    with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
+        message.Send(sender)
+    message.AuthenticationProviderType = 1
+    message.Send(sender)
+    assert arrived(reader).AuthenticationProviderType == 1
 
 
-@pytest.mark.spec("AC-3.17.4.1.48-16")
+@pytest.mark.spec("AC-3.17.4.1.48-16", "MQ-2.2.19.2-07")
 def test_a_message_that_is_sent_on_comes_from_where_that_is_done(two: Two) -> None:
     info, other = made(two.far), made(two.far)
     MSMQMessage(two.near).Send(opened(two.from_near(info), SEND))
     found = arrived(opened(info))
     assert found.SourceMachineGuid == guid_text(two.near.manager.identifier)
+    begun = int(datetime.now(UTC).timestamp())
     found.Send(opened(other, SEND))
     again = arrived(opened(other))
+    assert again.SentTime is not None
+    assert abs(again.SentTime.timestamp() - begun) < 300
     own = guid_text(two.far.manager.identifier)
     assert found.SourceMachineGuid == again.SourceMachineGuid == own
 

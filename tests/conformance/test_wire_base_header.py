@@ -13,7 +13,7 @@ from qm.wire.headers.session_header import SessionHeader
 from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck
-from qm.wire.packets.framer import frame_packet
+from qm.wire.packets.framer import Framer, frame_packet
 from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
 from qm.wire.packets.packet import Packet, write_packet
 from qm.wire.packets.peek import effective_priority, expiry_time, peek_head
@@ -91,6 +91,10 @@ def test_version_and_signature_are_fixed() -> None:
         assert (error.offset, error.field) == (4, "BaseHeader.Signature")
         with pytest.raises(ProtocolError):
             frame_packet(broken, 0, len(broken))
+        framer = Framer()
+        framer.feed(bytes(broken))
+        assert framer.error is not None
+        assert framer.error.field == "BaseHeader.Signature"
     with pytest.raises(ProtocolError) as raised:
         frame_packet(b"\x11" + good[1:], 0, len(good))
     assert raised.value.field == "BaseHeader.VersionNumber"

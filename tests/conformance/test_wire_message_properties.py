@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from struct import pack
 
 import msgspec
@@ -15,6 +16,7 @@ from qm.wire.headers.message_properties import (
 )
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.packet import write_packet
+from qm.wire.packets.soundness import PacketJudge
 from qm.wire.packets.user_message import UserMessage
 from tests.unit.wire import raw
 
@@ -129,6 +131,13 @@ def test_a_label_is_counted_in_wchars_with_its_nul() -> None:
     for label in (b"a\0\0\x01", b"a\0\x01\0"):
         assert refused(label=label).offset == 16 + 52 + 56 + 2
     assert refused(label_length=4).section == "MS-MQMQ 2.2.19.3"
+    # What arrives is judged by the same rule without being read whole.
+    judge = PacketJudge()
+    for chars, is_sound in ((1, True), (249, True), (250, False)):
+        label = ("x" * chars).encode("utf-16-le") + b"\0\0"
+        arrived = raw.message(raw.user(), raw.properties(label=label))
+        with nullcontext() if is_sound else pytest.raises(ProtocolError):
+            judge.judge(arrived, 0, len(arrived))
 
 
 def test_every_class_of_a_peer_is_read() -> None:

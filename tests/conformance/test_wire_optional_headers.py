@@ -31,6 +31,7 @@ from qm.wire.headers.transaction_header import (
 )
 from qm.wire.limits import MQF_ELEMENTS_MAX
 from qm.wire.packets.packet import write_packet
+from qm.wire.packets.peek import peek_head, peek_transaction, properties_offset
 from qm.wire.structures.identifiers import TxSequenceId
 from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
@@ -52,9 +53,18 @@ def transaction_bytes(flags: int, number: int = 5, previous: int = 4, more: byte
 def read_transaction(encoded: bytes) -> TransactionHeader:
     """What the codec reads from a whole transactional packet."""
     header = raw.user(MP | TH | 1 << 5, b"")
-    packet = raw.read_message(raw.message(header, encoded, raw.properties(), flags=0))
-    assert packet.transaction is not None
-    return packet.transaction
+    whole = raw.message(header, encoded, raw.properties(), flags=0)
+    found = raw.read_message(whole).transaction
+    assert found is not None
+    # Seen without being read whole: the numbers, and where the header ends.
+    head = peek_head(whole, 0)
+    assert peek_transaction(whole, 0, head) == (
+        found.tx_sequence_id.to_int(),
+        found.tx_sequence_number,
+        found.previous_tx_sequence_number,
+    )
+    assert whole[properties_offset(whole, 0, head) :] == raw.properties()
+    return found
 
 
 def refused_transaction(encoded: bytes) -> ProtocolError:

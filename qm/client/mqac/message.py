@@ -484,13 +484,18 @@ class MSMQMessage:
             raise MqError(ErrorCode.MQ_ERROR_INSUFFICIENT_PROPERTIES)
 
     def _check_supported(self) -> None:
-        """Refuse what would not be done: SRMP has no transport, and a certificate without
-        signature proves nothing.
+        """Refuse what would not be done: SRMP has no transport, a certificate without signature
+        proves nothing, and signatures are those of one provider.
         """
         values = self._values
         wanted = [name for name in ("SoapHeader", "SoapBody") if values[name]]
         if values["SenderCertificate"] and not values["AuthLevel"]:
             wanted.append("SenderCertificate without AuthLevel")
+        if values["AuthLevel"] and values["AuthenticationProviderType"] not in (
+            None,
+            _PROVIDER_TYPE,
+        ):
+            wanted.append("AuthLevel with another AuthenticationProviderType")
         wanted += sorted(self._put & _NOT_SENT)
         if wanted:
             text = f"Send does not support {', '.join(wanted)} yet: leave them as they were"

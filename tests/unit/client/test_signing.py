@@ -112,13 +112,15 @@ def test_several_destinations_share_a_signature(client: BlockingClient, level: i
     assert alone.properties.hash_algorithm == HashAlgorithm.SHA512, "unless it is chosen"
 
 
-@pytest.mark.spec("QB-3.1.7.1.4-02")
+@pytest.mark.spec("QB-3.1.7.1.4-02", "AC-3.17.4.1.48-23")
 def test_hashes(client: BlockingClient) -> None:
     for algorithm in (0x8003, 0x8004, 0x800C, 0x800E):
         client.send(FIRST, signed(b"x", 4, hash_algorithm=algorithm))
         message = taken(client, FIRST)
         assert message.wire.properties.hash_algorithm == algorithm
         assert version(message) is SignatureVersion.MSMQ_2
+        assert message.wire.security is not None
+        assert message.wire.security.is_default_provider
     with pytest.raises(MqError):
         client.send(FIRST, signed(b"x", 4, hash_algorithm=0x8001))
 

@@ -244,6 +244,7 @@ def test_a_queue_is_one_object_under_each_of_its_names() -> None:
             assert (await info(caller, ManagementObject(kind, Arm(kind, reserved)), 4))[0] == 0
         for nothing in (ManagementObject(2, Arm(2, None)), ManagementObject(3, Arm(3, 0))):
             assert await info(caller, nothing, COUNT) == (0xC00E0006, [None])
+            assert await act(caller, nothing, "PAUSE") == 0xC00E0006
         sent = QMMGMT.operations[0].takes.marshal(InfoIn(queue(ORDERS), 1, [COUNT], [NULL]))
         assert sent[:4] == b"\2\0\2\0", "two bytes each: the kind, and that of its arm"
 

@@ -163,12 +163,12 @@ def test_actions_change_the_machine_and_outgoing_queues() -> None:
         assert (await info(caller, MACHINE, 4))[1] == ["CONNECTED"]
         assert await act(caller, MACHINE, "TIDY") == 0
         for _ in range(2):
-            assert await act(caller, queue(away), "PAUSE") == 0
+            assert await act(caller, queue(away), "Pause") == 0
         status, (state, where, count) = await info(caller, queue(away), 11, 4, 7)
         assert (status, state, where, count) == (0, "ONHOLD", "REMOTE", 1)
-        assert await act(caller, queue(away), "RESUME") == 0
+        assert await act(caller, queue(away), "resume") == 0
         assert (await info(caller, queue(away), 11))[1] != ["ONHOLD"]
-        assert await act(caller, queue(away), "EOD_RESEND") == 0
+        assert await act(caller, queue(away), "Eod_Resend") == 0
         for what, action, wanted in (
             (MACHINE, "PAUSE", 0xC00E0006),
             (MACHINE, "ERASE", 0xC00E0006),

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
+from typing_extensions import override
 
 from qm.edge.tcp.listeners import bind
 from qm.observe.metrics import Metrics
@@ -50,6 +51,7 @@ PROBE = Interface(
         2: Operation("wait", gives=_OCTETS),
         3: Operation("crash"),
         4: Operation("slowly", gives=_OCTETS),
+        5: Operation("crash_slowly"),
     },
     AuthLevel.PRIVACY,
 )
@@ -75,6 +77,10 @@ class Probe:
     def crash(self, call: Call, given: Nothing) -> None:
         raise RuntimeError("secret")
 
+    async def crash_slowly(self, call: Call, given: Nothing) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("secret")
+
     async def slowly(self, call: Call, given: Nothing) -> Octets:
         await asyncio.sleep(0)
         return Octets(b"done")
@@ -94,11 +100,30 @@ class World:
         return client
 
     async def bound(self, kind: AuthType = AuthType.NTLM, password: str = "S3cret!") -> RpcClient:
-        client = await self.client()
+        return await self.bind(RpcClient(), kind, password)
+
+    async def bind(
+        self, client: RpcClient, kind: AuthType = AuthType.NTLM, password: str = "S3cret!"
+    ) -> RpcClient:
+        self.clients.append(client)
+        await client.connect("127.0.0.1", self.port(1))
         await client.bind(
             PROBE, MGMT, provider=logon(kind, password), auth_type=kind, level=AuthLevel.PRIVACY
         )
         return client
+
+
+class Listening(RpcClient):
+    """A client that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = bytearray()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+        super().data_received(data)
 
 
 class Changing:
@@ -245,11 +270,15 @@ def test_wrong_passwords_levels_and_crashes_are_faults() -> None:
         with pytest.raises(Fault) as low:
             await plain.call(PROBE, 1, Nothing())
         assert low.value.status == 5
-        client = await world.bound()
-        with pytest.raises(Fault) as crashed:
-            await client.call(PROBE, 3, Nothing())
-        assert crashed.value.status == 0x6BE
-        assert (await client.call(PROBE, 1, Nothing())).octets == b"alice"
+        listening = Listening()
+        await world.bind(listening)
+        for opnum in (3, 5):
+            listening.heard.clear()
+            with pytest.raises(Fault) as crashed:
+                await listening.call(PROBE, opnum, Nothing())
+            assert crashed.value.status == 0x6BE
+            assert len(listening.heard) == 32, "a fault has no room for a text"
+            assert (await listening.call(PROBE, 1, Nothing())).octets == b"alice"
 
     in_world(test)
 

@@ -33,10 +33,11 @@ from tests.unit.model.world import OWN, direct, packet, request
 HOST, OTHER_HOST = "127.0.0.41", "127.0.0.42"
 
 
-@pytest.mark.spec("QB-2.1.1-03", "QB-3.1.7.4-01", "MQ-2.2.19.2-02")
+@pytest.mark.spec("QB-2.1.1-03", "QB-3.1.7.4-01", "MQ-2.2.19.2-02", "MQ-2.2.19.2-07")
 def test_messages_of_every_kind_arrive_once_with_their_numbers() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
+            sent_s = cluster.world.now_ms // 1000
             queue = cluster.send(peer.address, 40)
             cluster.send(peer.address, 40, is_recoverable=True)
             cluster.send(peer.address, 40, is_transactional=True)
@@ -48,6 +49,7 @@ def test_messages_of_every_kind_arrive_once_with_their_numbers() -> None:
             numbers = [m.transaction.tx_sequence_number for m in transactional if m.transaction]
             assert numbers == list(range(1, 41))
             assert {m.user_header.source_queue_manager for m in peer.taken} == {OWN}
+            assert {m.user_header.sent_time for m in peer.taken} == {sent_s}
             assert len({m.user_header.message_id for m in peer.taken}) == 120
             assert cluster.metric("quorate_outgoing_messages_total", result="sent") == 120
             assert cluster.metric("quorate_outgoing_messages_total", result="acknowledged") == 120
@@ -169,15 +171,22 @@ def test_a_final_ack_ends_a_journaled_message(
 
 
 @pytest.mark.spec("QB-3.1.5.7-01")
-def test_a_final_ack_for_another_queue_manager_ends_nothing() -> None:
+def test_a_final_ack_ends_the_message_that_its_body_names() -> None:
+    """Of this queue manager: what it says of another one's message ends nothing."""
+
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
-            queue = cluster.send(peer.address, is_transactional=True, has_positive_journaling=True)
-            await until(lambda: len(peer.taken) == 1)
-            peer.send_final_ack(peer.taken[0], MessageClass.ACK_RECEIVE, of=b"X" * 16)
+            queue = cluster.send(
+                peer.address, 3, is_transactional=True, has_positive_journaling=True
+            )
+            await until(lambda: len(peer.taken) == 3)
+            peer.send_final_ack(peer.taken[1], MessageClass.ACK_RECEIVE, of=b"X" * 16)
             await until(lambda: peer.connections[0].session.in_flight == 0)
-            assert cluster.waiting(queue) == 1
+            assert cluster.waiting(queue) == 3
             assert not cluster.journal()
+            peer.send_final_ack(peer.taken[1], MessageClass.ACK_RECEIVE)
+            await until(lambda: cluster.waiting(queue) == 2)
+            assert cluster.journal() == [b"1"]
 
     run(scenario())
 
@@ -563,6 +572,7 @@ def test_an_administrator_need_not_wait_for_the_retry_timer() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.5.2.1-05")
 def test_acknowledgements_come_from_the_peer_that_the_messages_went_to() -> None:
     """Also over a new session of another address, and with a leader that knows only rows."""
 

@@ -15,6 +15,7 @@ from qm.edge.outgoing.packets import Addressing
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.session import ConnectionStatus, NextHop, OutgoingLink, SessionConfig
+from qm.wire.guid import GUID_NULL
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.headers.security_header import SecurityHeader
@@ -55,7 +56,7 @@ def test_a_host_name_is_looked_up_by_the_system() -> None:
     assert "no-such-host.invalid" in str(error.value)
 
 
-@pytest.mark.spec("QB-3.1.1.3.1-11")
+@pytest.mark.spec("QB-3.1.1.3.1-11", "QB-3.1.5.2.1-05")
 @pytest.mark.parametrize(
     ("host", "addresses"),
     [("localhost", {"127.0.0.1", "::1"}), ("10.1.2.3", {"10.1.2.3"}), ("fd00::0:1", {"fd00::1"})],
@@ -71,6 +72,8 @@ def test_the_address_of_a_remote_queue_manager_is_a_number_in_text(
     assert remote is not None
     assert remote.address in addresses
     assert str(ip_address(remote.address)) == remote.address
+    # Whose it is, nobody knows before it answers.
+    assert (remote.host_name, remote.qm_guid) == (host, GUID_NULL)
 
 
 class Silent:
