@@ -299,6 +299,7 @@ def test_final_acks_of_what_left_its_queue(
     world.arrive(packet(7, **asking(PR | NR), **fields))
     remove(world, orders, cause)
     assert [final.message_class for _, final in final_acks(world)] == [CAUSES[cause]] * is_told
+    assert [row.queue_manager for row, _ in final_acks(world)] == [PEER] * is_told
 
 
 # What an administration acknowledgement is -------------------------------------------------

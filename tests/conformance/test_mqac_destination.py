@@ -169,7 +169,9 @@ def test_a_path_name_is_resolved_when_it_is_put(service: MSMQService) -> None:
     assert destination.PathName == ""
 
 
-@pytest.mark.spec("AC-3.12.4.1.6-01", "AC-3.12.4.1.7-01", "AC-3.12.4.1.7-02", "AC-3.12.4.1.10-01")
+@pytest.mark.spec(
+    "AC-3.12.4.1.6-01", "AC-3.12.4.1.7-01", "AC-3.12.4.1.7-02", "AC-3.12.4.1.10-01", "AC-3.12-01"
+)
 def test_a_directory_path_is_a_queue_s(service: MSMQService) -> None:
     public = info_of(service, path="QUORATE\\published")
     public.Create()

@@ -385,6 +385,14 @@ def test_a_transactional_read_locks_until_the_outcome(service: MSMQService) -> N
         reader.Receive(Transaction="mine", ReceiveTimeout=0)  # type: ignore[arg-type]
     with fails(E_INVALIDARG):  # it represents no transaction
         reader.Receive(Transaction=MSMQTransaction(), ReceiveTimeout=0)
+    # Only a queue that keeps a journal copies what is taken.
+    unkept = made(service, is_transactional=True)
+    MSMQMessage(service).Send(opened(unkept, SEND), MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    reading = dispenser.BeginTransaction()
+    assert opened(unkept).Receive(reading, ReceiveTimeout=0) is not None
+    reading.Commit()
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        opened(info_of(service, name=f"{unkept.FormatName};JOURNAL")).Receive(ReceiveTimeout=0)
     # Taken in a transaction it is copied to the journal by the commit, otherwise at once.
     info.Journal = 1
     info.Update()

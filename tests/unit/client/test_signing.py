@@ -103,6 +103,9 @@ def test_several_destinations_share_a_signature(client: BlockingClient, level: i
     for lists in ({"response_queues": ("DIRECT=OS:x\\y", "DIRECT=OS:x\\z")},):
         client.send(FIRST, signed(b"one", AuthenticationLevel.SIG30, **lists))
         assert version(taken(client, FIRST)) is SignatureVersion.MSMQ_3
+        # Not at another level: they are no destinations.
+        client.send(FIRST, signed(b"one", AuthenticationLevel.SIG20, **lists))
+        assert version(taken(client, FIRST)) is SignatureVersion.MSMQ_2
     # Without any there is none, and Signature is used.
     client.send(FIRST, signed(b"one", level))
     alone = taken(client, FIRST).wire

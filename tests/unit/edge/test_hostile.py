@@ -362,7 +362,7 @@ def test_connections_beyond_a_limit_are_closed_at_once(
     run(scenario())
 
 
-@pytest.mark.spec("QB-2.2.1-06")
+@pytest.mark.spec("QB-2.2.1-06", "QB-3.1.5.3.1-02")
 def test_sessions_of_one_queue_manager_are_limited_after_the_handshake() -> None:
     async def scenario() -> None:
         async with world(sessions_per_queue_manager_max=1) as w:
