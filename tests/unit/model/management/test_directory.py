@@ -88,6 +88,28 @@ def test_what_cannot_be_written(world: World) -> None:
     assert write(world, 1, queue, label="x") == ErrorCode.MQ_ERROR_INVALID_PARAMETER
 
 
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        (Operator.EQUALS, "b", [2]),
+        (Operator.EQUALS, "", []),
+        (Operator.NOT_EQUALS, "b", [1, 3]),
+        (Operator.GREATER_THAN, "a", [2, 3]),
+        (Operator.LESS_THAN_OR_EQUAL, "b", [1, 2]),
+    ],
+)
+def test_a_page_has_what_satisfies_the_filter_by_index_or_without(
+    world: World, operator: Operator, value: str, expected: list[int]
+) -> None:
+    for number, name in enumerate(("a", "b", "c"), start=1):
+        write(world, number, SITE, name=name)
+    found, after = world.machine.directory.page(
+        SITE, [Filter("name", operator, value)], None, b"", 10
+    )
+    assert [one.identifier[0] for one in found] == expected
+    assert after is None
+
+
 @pytest.mark.spec("DM-3.1.7.1.20-01", "DM-3.1.7.1.20-03")
 def test_a_read_returns_the_first_that_satisfies_every_filter(world: World) -> None:
     for number, name in enumerate(("a", "b", "c"), start=1):
