@@ -98,9 +98,14 @@ def test_names_that_lead_nowhere_or_elsewhere(world: World, look: Looker) -> Non
     assert queries.find_queue(view, "vhost\\none").status == missing
     assert queries.find_queue(view, "no name").status == ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME
     assert queries.find_queue(view, "other\\queue") == queries.QueueLookup(0, is_elsewhere=True)
+    unknown = queries.find_by_format_name(view, AWAY)
+    assert unknown == queries.QueueLookup(0, 0, is_elsewhere=True)
     _, made = world.client().open(AWAY, QueueAccessType.SEND_ACCESS)
     found = queries.find_by_format_name(look(world), AWAY)
     assert (found.queue_id, found.is_elsewhere) == (made, True)
+    queue = look(world).queue(made)
+    assert queue is not None
+    assert queue.record.modify_time == queue.record.create_time == world.now_ms // 1000
 
 
 def test_every_queue_has_the_name_that_finds_it(world: World, look: Looker) -> None:

@@ -75,6 +75,27 @@ def test_transactional_messages_arrive_once_in_order_while_the_leader_changes() 
     run(scenario())
 
 
+def test_a_leader_that_steps_down_while_it_looks_for_queues_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qm.edge.outgoing.leadership.QUEUES_PER_PAGE_MAX", 1)
+
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            cluster.lead(None)
+            await settled()
+            for number in range(10):
+                cluster.send(f"{peer.address}{number}", 1, is_recoverable=True)
+            cluster.lead("n1")
+            cluster.lead(None)
+            await settled()
+            assert (peer.established, peer.taken) == (0, [])
+            cluster.lead("n2")
+            await until(lambda: len(peer.taken) == 10)
+
+    run(scenario())
+
+
 def test_what_the_old_leader_learnt_and_could_not_commit_is_learnt_again() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
-from qm.model.arrivals.lanes import Lane
+from qm.model.arrivals.lanes import DESTINATION_AT, DESTINATION_END, Lane
+from qm.wire.headers.user_header import DQ_SHIFT, QUEUE_TYPE_MASK
 from qm.wire.packets.peek import peek_head
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+)
 from tests.unit.model.world import packet
 
 SEQUENCE = 7 << 32 | 9
@@ -38,6 +46,22 @@ def test_packets_of_a_sequence_differ_in_their_numbers_and_ordinals_alone() -> N
     assert other[5:8] == (SEQUENCE, 6, 5)
     assert other[2] == 12
     assert (bits, head, tail, rest) == (other[0], other[1], other[3], other[8])
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        (DirectQueueFormatName("OS:vhost\\orders"), 2 + 2 * len("OS:vhost\\orders\0")),
+        (PrivateQueueFormatNameId(QueueHost.DESTINATION, 7), 4),
+        (PublicQueueFormatName(b"p" * 16), 16),
+    ],
+)
+def test_a_destination_ends_where_its_type_says(name: QueueName, size: int) -> None:
+    """[MS-MQMQ 2.2.18.1]: queues whose names begin alike would otherwise share a lane."""
+    head = peek_head(packet(1, to=name), 0)
+    kind = head.user_flags >> DQ_SHIFT & QUEUE_TYPE_MASK
+    text = head.direct_name_bytes if isinstance(name, DirectQueueFormatName) else 0
+    assert DESTINATION_END[kind] + text == DESTINATION_AT + size
 
 
 @pytest.mark.parametrize(

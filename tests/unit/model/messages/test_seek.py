@@ -65,6 +65,20 @@ def test_a_peek_past_locked_positions_begins_at_the_head(
     assert lows == [keys[0], keys[0], keys[4] + 1]
 
 
+def test_a_seek_crosses_pages_of_what_it_may_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qm.model.messages.seek._SCAN_ROWS", 4)
+    world = World()
+    queue = world.create("orders")
+    client = world.client()
+    opened = client.open(ORDERS, int(QueueAccessType.RECEIVE_ACCESS))
+    world.arrive(*(packet(n) for n in range(1, 13)))
+    keys = list(world.positions(queue))
+    assert found(world, queue, FIRST) == keys[0], "though more follow on its page"
+    held = client.receive(opened, 9, confirmed_upto=client.number, is_two_phase=True)
+    assert len(held) == 9
+    assert found(world, queue, FIRST) == keys[9]
+
+
 def test_what_is_moved_before_the_head_is_found() -> None:
     """It keeps its key, which may be before everything that the queue has seen."""
     world = World()

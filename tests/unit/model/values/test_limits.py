@@ -9,7 +9,12 @@ from qm.model.management import administration
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import QueueAccessType
-from qm.model.values.limits import PACKET_MAX_BYTES, PROPERTIES_PER_CALL_MAX, QUEUE_LABEL_MAX_CHARS
+from qm.model.values.limits import (
+    MESSAGE_LABEL_MAX_CHARS,
+    PACKET_MAX_BYTES,
+    PROPERTIES_PER_CALL_MAX,
+    QUEUE_LABEL_MAX_CHARS,
+)
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import HOST, ClientInWorld, World, packet, request
 
@@ -172,3 +177,8 @@ def test_label_of_a_queue(world: World) -> None:
     label = "\U0001f600" * 62  # two UTF-16 code units each
     assert created(world, ".\\r", label=label) == 0
     assert created(world, ".\\s", label=f"{label}x") == ErrorCode.MQ_ERROR_LABEL_TOO_LONG
+
+
+def test_a_label_has_room_for_its_end_in_the_250_characters_of_the_packet() -> None:
+    """[MS-MQMQ 2.2.19.3] LabelLength."""
+    assert MESSAGE_LABEL_MAX_CHARS == 250 - 1

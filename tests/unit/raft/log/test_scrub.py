@@ -9,7 +9,7 @@ from raft.log.log import Log, LogDamaged
 from raft.log.record import RECORD_HEADER_BYTES, Header, parse_header
 from raft.log.scrub import CannotRepair, DamagedRange
 from raft.types import Entry, EntryKind, HardState
-from tests.unit.raft.log.faults import Disk, FaultyDirectory
+from tests.unit.raft.log.faults import Disk, FaultyDirectory, FaultyFile
 from tests.unit.raft.log.model import READ_ALL
 from tests.unit.raft.log.test_damage import CONFIG
 from tests.unit.raft.log.test_log import entries, meta, sync
@@ -76,6 +76,22 @@ def repair(log: Log, wanted: Sequence[Entry], *, is_confirmed: bool = True) -> N
 def reopened(disk: Disk, log: Log) -> Log:
     log.close()
     return Log.open(disk.root, CONFIG)
+
+
+def test_a_round_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    log = filled(disk)
+    opened: list[FaultyFile] = []
+    plain = FaultyDirectory.open
+
+    def noted(self: FaultyDirectory, name: str, *, create: bool = False) -> FaultyFile:
+        opened.append(plain(self, name, create=create))
+        return opened[-1]
+
+    monkeypatch.setattr(FaultyDirectory, "open", noted)
+    assert scrubbed(log) == []
+    assert opened
+    assert all(file.is_closed for file in opened)
 
 
 @pytest.mark.parametrize("step", [1, 500, 4_000, 1 << 20])
