@@ -140,6 +140,17 @@ def test_a_client_resumes_with_its_id_and_no_other_principal_may(world: World) -
     assert client.receive(opened, 2, first=results[0].number) == results
 
 
+def test_a_client_that_resumes_has_its_new_lease_and_no_other(world: World) -> None:
+    world.create("orders")
+    client = world.client(lease_ms=1_000)
+    assert world.one(commands.OpenClient("c", "principal", 60_000)).status == 0
+    assert len(world.state.scan(Table.LEASE, b"", b"\xff" * 32, 10)) == 1
+    world.tick(2_000)
+    assert client.open(ORDERS, RECEIVE)
+    world.tick(60_000)
+    assert world.one(commands.OpenQueue(client.request(), ORDERS, RECEIVE, 0, ())).status != 0
+
+
 @pytest.mark.parametrize(
     ("client_id", "lease_ms"), [("", 1000), ("x" * 129, 1000), ("a\0b", 1000), ("c", 0)]
 )

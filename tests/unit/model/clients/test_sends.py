@@ -47,6 +47,11 @@ def test_the_old_one_ends_as_received_when_the_new_one_is_there(both: Both) -> N
     assert both.counts() == (0, 1, 0)
 
 
+def test_a_name_that_is_none_is_the_result_of_its_send(both: Both) -> None:
+    """Another build may have taken it for one."""
+    assert both.c.send("no name").status == ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME
+
+
 def test_a_refused_send_leaves_the_old_one(both: Both) -> None:
     refused = both.c.send(SAFE, replaced=(both.handle, both.key))
     assert refused.status == ErrorCode.MQ_ERROR_TRANSACTION_USAGE

@@ -7,7 +7,7 @@ import pytest
 from qm.model import queries
 from qm.model.machine import Machine, UnknownVersion
 from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUMBER
-from qm.model.state.tables import MemoryState
+from qm.model.state.tables import MemoryState, Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import (
@@ -523,3 +523,9 @@ def test_outgoing_queues_are_opened_by_administrators(world: World) -> None:
     (result,) = client.receive(opened)
     assert result.status == 0
     assert world.stats(opened[1]).count() == 0
+
+
+def test_a_purge_of_an_empty_queue_leaves_nothing_to_do(world: World) -> None:
+    queue = world.create("orders")
+    assert world.one(commands.PurgeQueue(request(), queue, ())).value == 0
+    assert world.state.scan(Table.PURGE, b"", b"\xff" * 8, 10) == []

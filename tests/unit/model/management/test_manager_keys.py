@@ -5,6 +5,7 @@ import pytest
 from qm.model.queries import View, manager_keys
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
+from qm.model.values.limits import PUBLIC_KEY_LIST_MAX_BYTES
 from qm.model.values.records import ManagerKeys
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import ADMINISTRATORS
@@ -49,6 +50,13 @@ def test_keys_of_the_birth_are_published_and_stay_the_first_generation(world: Wo
     assert set_keys(world, 1, b"again") == 0
     assert world.machine.manager is not None
     assert world.machine.manager.version == before + 1
+
+
+def test_lists_of_keys_are_bounded(world: World) -> None:
+    longest = bytes(PUBLIC_KEY_LIST_MAX_BYTES)
+    assert set_keys(world, 1, exchange_keys=longest, signing_keys=longest) == 0
+    for beyond in ({"exchange_keys": longest + b"x"}, {"signing_keys": longest + b"x"}):
+        assert set_keys(world, 1, **beyond) == ErrorCode.MQ_ERROR_INVALID_PARAMETER
 
 
 def test_replaced_keys_are_accepted_for_their_time_and_at_most_two(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from qm.model.values import elements, event_records, records
 from qm.model.values.elements import LockKind
-from qm.model.values.records import Lock, Record, decode, encode
+from qm.model.values.records import Lock, OutgoingPosition, Record, decode, encode
 from qm.model.values.results import RequestResult, consecutive_runs
 from qm.model.values.rows import ResultKind
 
@@ -46,3 +46,8 @@ def test_results_of_consecutive_numbers_share_a_row() -> None:
     ]
     runs = consecutive_runs(results)
     assert [[one.number for one in run] for run in runs] == [[1, 2], [3], [4], [7], [6]]
+
+
+def test_an_outgoing_position_begins_without_numbers() -> None:
+    assert encode(OutgoingPosition()) == encode(OutgoingPosition(0, 0, 0))
+    assert OutgoingPosition().sequence_identifier == 0
