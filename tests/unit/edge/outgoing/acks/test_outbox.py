@@ -250,6 +250,30 @@ def test_what_a_session_did_not_deliver_is_sent_again() -> None:
     run(scenario())
 
 
+def test_what_many_sessions_in_turn_did_not_deliver_has_its_room_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qm.edge.outgoing.acks.peer_acks.OUTBOX_IN_FLIGHT_MAX", 2)
+
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            for number in (1, 2, 3):
+                arrive(cluster, number)
+            for number in range(4):
+                facts = SessionFacts(20 + number, PEER_GUID, HOST, 1_000 + number)
+                cluster.hub.session("n2", facts)
+                await until(lambda: len(cluster.hub.late_messages()) == 2)
+                cluster.hub.late.clear()
+                cluster.hub.session("n2", facts, is_open=False)
+            cluster.hub.session("n3", SESSION)
+            while owed(cluster):
+                await until(lambda: cluster.hub.late)
+                cluster.hub.answer(is_delivered=True)
+                await settled()
+
+    run(scenario())
+
+
 def test_what_an_older_session_carries_leaves_over_a_newer_one_too() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
