@@ -204,7 +204,8 @@ def finds_nothing(service: MSMQService, name: str) -> None:
             send(service, info, "b")
             assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "b"
     took: list[float] = []
-    for _ in range(3):
+    # Behind the end there is no next one any more.
+    for _ in range(1 if name.startswith("PeekNext") else 3):
         begun = time.monotonic()
         with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
             getattr(queue, name)(**given)
