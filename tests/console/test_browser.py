@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from playwright.async_api import FilePayload, Page
+from playwright.async_api import FilePayload, Page, expect
 
 from qm.client.message import VT_BYTES, Message
 from tests.console.windows import (
@@ -110,7 +110,7 @@ def test_a_file_is_sent_and_all_messages_are_chosen_by_hand() -> None:
         await page.goto(f"{queue}/send")
         file = FilePayload(name="any", mimeType="application/octet-stream", buffer=b"\0\xff{}")
         await page.set_input_files("input[type=file]", file)
-        await page.wait_for_function("document.querySelector('[name=body]').value === '00ff7b7d'")
+        await expect(page.locator("[name=body]")).to_have_value("00ff7b7d")
         await page.fill("[name=count]", "3")
         await page.click("text=Send >> nth=-1")
         await page.wait_for_selector("h2:has-text('Messages')")
@@ -132,9 +132,9 @@ def test_a_file_is_sent_and_all_messages_are_chosen_by_hand() -> None:
         await page.set_input_files(
             "form[action$='/load'] input[type=file]", await (await saved.value).path()
         )
-        await page.wait_for_function("document.querySelector('[name=packet]').value.length > 100")
+        await expect(page.locator("[name=packet]")).to_have_value(re.compile(".{101,}", re.DOTALL))
         await page.click("text=Load")
-        await page.wait_for_function("document.querySelectorAll('[name=key]').length === 2")
+        await expect(page.locator("[name=key]")).to_have_count(2)
 
     browse(scenario)
 
@@ -154,9 +154,9 @@ def test_a_leader_that_dies_is_seen_and_the_page_goes_on() -> None:
                 break
             await asyncio.sleep(0.1)
         assert await shows_another()
-        await page.wait_for_function(
-            "Number(document.getElementById('entries').dataset.gapMs) > 0", timeout=20_000
-        )
+        # Not by a function: the page's policy lets nobody evaluate one again and again.
+        seen = '#entries[data-gap-ms]:not([data-gap-ms="0"], [data-gap-ms=""])'
+        await page.wait_for_selector(seen, state="attached", timeout=20_000)
         assert "0 times" not in await page.locator("dl").inner_text()
         await picture(page, "leader-died")
         host = base.removeprefix("https://").rpartition(":")[0]
