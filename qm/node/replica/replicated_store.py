@@ -149,11 +149,11 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.before_leading: Callable[[], Awaitable[None]] | None = None
         """Awaited after this node is elected, before it stamps anything."""
         self.restore: Callable[[BodyPlace], Awaitable[bool]] | None = None
+        """Restores a damaged body from another member; returns whether it can be read here then."""
         self.announce: Callable[[Callable[[], Iterable[int]]], None] | None = None
         """Told of the queues of messages that this leader is about to propose."""
         self.seals: Seals | None = None
         """Seals bodies before they are proposed, and opens those that are read."""
-        """Restores a damaged body from another member; returns whether it can be read here then."""
         self._hooks = hooks
         self._platform = platform
         self.quarantine: Final = Quarantine(config.data, hooks.give_up_reserve)
