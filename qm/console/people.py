@@ -1,11 +1,13 @@
 """Whom a browser's certificate names, and the API as somebody who signed in may call it."""
 
 import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
+from cryptography import x509
 
 from qm.api.gate.delegation import Delegation
 from qm.api.gate.identity import Principal, Role, Unauthenticated, authenticate
@@ -60,20 +62,33 @@ def certified(request: web.Request, is_revoked: Callable[[bytes], bool]) -> Pers
     if not shown:
         return None
     certificate = ssl.DER_cert_to_PEM_cert(tls.getpeercert(True)).encode()
-    if is_revoked(certificate):
-        return None
     try:
         who = authenticate(_properties(shown))
     except Unauthenticated:
         return None
-    return None if who.role is Role.NODE else of_certificate(who, certificate, is_revoked)
+    person = of_certificate(who, certificate, is_revoked)
+    # The handshake may be older than the end of the certificate.
+    return person if who.role is not Role.NODE and person.holds() else None
 
 
 def of_certificate(
     who: Principal, certificate: bytes, is_revoked: Callable[[bytes], bool]
 ) -> Person:
-    """Return somebody whom a certificate, as PEM, proves until it is revoked."""
-    return Person(who, lambda: not is_revoked(certificate))
+    """Return somebody whom a certificate, as PEM, proves until it ends or is revoked."""
+    ends_s = _end_of(certificate)
+
+    def holds() -> bool:
+        return time.time() < ends_s and not is_revoked(certificate)
+
+    return Person(who, holds)
+
+
+def _end_of(certificate: bytes) -> float:
+    """Return when a certificate ends, as Unix time; 0 for one that cannot be read."""
+    try:
+        return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _properties(certificate: Mapping[str, Any]) -> dict[str, list[bytes]]:
