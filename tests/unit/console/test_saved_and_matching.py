@@ -83,17 +83,3 @@ async def test_a_queue_tells_what_is_in_its_journal(made: Clients) -> None:
         assert await queue.receive(0) is not None
         _, text = await found.get(await link_of(found, "kept"))
         assert re.search(r"<dt>In its journal</dt><dd>1 messages, [0-9]+ B</dd>", text)
-
-
-@scenario()
-async def test_counters_of_the_service_are_shown(made: Clients) -> None:
-    async with browser(made) as found:
-        await sign_in(made, found)
-        for path in ("/counters", "/counters/live"):
-            status, text = await found.get(path)
-            assert status == 200
-            for title in ("Sessions", "Incoming messages", "Outgoing bytes"):
-                assert re.search(rf"<dt>{title}</dt><dd>[0-9]", text), title
-            assert "quorate_commit_index" in text
-            assert "_bucket" not in text
-            assert "_created" not in text
