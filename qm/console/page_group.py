@@ -1,6 +1,6 @@
 """What the console's pages share: rendering, calls, and how values look as text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -10,6 +10,7 @@ from aiohttp import web
 from qm.client.client import Client
 from qm.client.errors import AccessDenied
 from qm.client.search import message_id_text
+from qm.client.session import LEASE_MS
 from qm.console.people import Caller
 from qm.names.guid import guid_text
 from qm.pb import control_pb2 as pb
@@ -34,10 +35,12 @@ class PageGroup:
         """Make a call. Raises ClientError."""
         return await self._caller_of(request).call(method, wanted)
 
-    def client(self, request: web.Request) -> Client:
+    def client(
+        self, request: web.Request, client_id: str = "", lease_s: float = LEASE_MS / 1000
+    ) -> Client:
         """Return a client of the data plane for the person of this request, not open yet."""
         endpoint, tls, metadata = self._caller_of(request).endpoint
-        return Client([endpoint], tls=tls, metadata=metadata)
+        return Client([endpoint], tls=tls, client_id=client_id, lease_s=lease_s, metadata=metadata)
 
     def queue_name(self, request: web.Request) -> pb.QueueName:
         """Return the queue in the path."""
@@ -72,6 +75,17 @@ def number(text: Any) -> int:
         raise web.HTTPBadRequest(reason="a number is wanted") from None
     if not 0 <= found < 1 << 64:
         raise web.HTTPBadRequest(reason="a number below 2^64 is wanted")
+    return found
+
+
+def number_within(form: Mapping[str, str], name: str, low: int, high: int) -> int | None:
+    """Return a field's number, None if it is left empty. Raises web.HTTPBadRequest."""
+    text = form.get(name, "")
+    if not text:
+        return None
+    found = number(text)
+    if not low <= found <= high:
+        raise web.HTTPBadRequest(reason=f"{name}: a number of {low} to {high} is wanted")
     return found
 
 

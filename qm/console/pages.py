@@ -14,6 +14,7 @@ from qm.client.search import PLACES, found_in
 from qm.client.values import python_value, value_of
 from qm.console.attributes import ATTRIBUTES, changes_of
 from qm.console.forms import form_of, values_of
+from qm.console.messages.receiving import RECEIVED_MAX, WAIT_MAX_S
 from qm.console.page_group import PAGE_ITEMS, PageGroup, has_properties, number, see
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
@@ -187,6 +188,8 @@ class Pages(PageGroup):
             messages=messages,
             after=after,
             reasons=reasons,
+            received_max=RECEIVED_MAX,
+            wait_max_s=WAIT_MAX_S,
         )
 
     async def _journal_of(self, request: web.Request, queue: Any) -> Any:

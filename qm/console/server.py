@@ -26,13 +26,14 @@ from qm.console.activity import ActivityPages
 from qm.console.counters import CounterPages
 from qm.console.entry import SESSION_COOKIE, SIGNED_OUT_PATH, Entry, Notes, Ways
 from qm.console.forms import FORM_MAX_BYTES, form_of
-from qm.console.messages import MessagePages
+from qm.console.messages.pages import MessagePages
+from qm.console.messages.receiving import Receiving
+from qm.console.messages.sending import Sending
 from qm.console.page_group import texts_of
 from qm.console.pages import Pages
 from qm.console.people import Access, Caller, of_certificate
 from qm.console.reports import ReportPages
 from qm.console.rights import Rights
-from qm.console.sending import Sending
 from qm.console.sign_ins import Person, Session, SignIns
 from qm.names.errors import QueueNameError
 from qm.observe.logs import LimitedLog
@@ -168,6 +169,7 @@ class ConsoleServer(Console):
                 *CounterPages(self._page, self.caller_of).routes(),
                 *Rights(self._page, self.caller_of).routes(),
                 *Sending(self._page, self.caller_of).routes(),
+                *Receiving(self._page, self.caller_of).routes(),
                 *ReportPages(self._page, self.caller_of).routes(),
             ]
         )

@@ -49,6 +49,11 @@ _PATHS = (
     "/sign-in",
     "/sign-in/provider/back?state=" + "x" * 4_000 + "&code=%00%ff",
     "/counters",
+    "/counters/live?before=" + "%7B" * 2_000,
+    "/peers?after=%ff",
+    "/peers/" + "0" * 32,
+    "/queues/1/lent/" + "f" * 32 + "?" + "key=18446744073709551615&" * 300,
+    "/queues/1/packets?key=1&key=1",
     "/reports/show?path=archive:../0-1/summary.json",
     "/queues?sort=age&way=up",
     "/static/..%2f..%2fserver.py",
@@ -64,6 +69,8 @@ _POSTS = (
     "/sign-out",
     "/queues/matching",
     "/queues/1/load",
+    "/queues/1/receive",
+    "/queues/1/lent/" + "f" * 32,
 )
 _FORM = "application/x-www-form-urlencoded"
 _FORM_COOKIE = "__Host-quorate-form"

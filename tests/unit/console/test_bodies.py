@@ -3,7 +3,7 @@
 import pytest
 
 from qm.client.formatters import BinaryFormatter
-from qm.console.bodies import (
+from qm.console.messages.bodies import (
     PRETTY_MAX_CHARS,
     SHOWN_MAX_BYTES,
     VT_BSTR,

@@ -1,7 +1,7 @@
 """Pages of messages, and what can be done with one or with several of a queue."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -10,15 +10,14 @@ from qm.client.errors import ClientError
 from qm.client.message import Message
 from qm.client.queue import Queue, exactly
 from qm.client.sending import is_transactional, send_packet
-from qm.console.bodies import EDITED_MAX_BYTES, editable_text, edited_body, shown_body
 from qm.console.forms import form_of, values_of
-from qm.console.page_group import PageGroup, number, see
-from qm.console.sending import send_all
+from qm.console.messages.bodies import EDITED_MAX_BYTES, editable_text, edited_body, shown_body
+from qm.console.messages.reading import MessageGroup, download, packet_name
+from qm.console.messages.sending import send_all
+from qm.console.page_group import number, see
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 
-_PART_BYTES: Final = 64 << 10
-"""Of what is downloaded."""
 _GONE: Final = "the message has left the queue, or is locked"
 _KEPT: Final = (
     "body",
@@ -42,7 +41,7 @@ _KEPT_IF_SET: Final = ("priority", "time_to_reach_queue_s", "time_to_be_received
 _Act = Callable[[web.Request, int, Mapping[str, str]], Awaitable[None]]
 
 
-class MessagePages(PageGroup):
+class MessagePages(MessageGroup):
     """Handlers of messages."""
 
     def routes(self) -> list[web.RouteDef]:
@@ -59,16 +58,8 @@ class MessagePages(PageGroup):
             web.post(f"{queue}/load", self._load),
         ]
 
-    async def _found(
-        self, request: web.Request, key: int, view: data_pb2.View.ValueType = data_pb2.PROPERTIES
-    ) -> Any:
-        wanted = pb.GetMessageRequest(
-            queue=self.queue_name(request), lookup_identifier=key, view=view
-        )
-        return await self.call(request, lambda s: s.messages.GetMessage, wanted)
-
     async def _message(self, request: web.Request) -> web.Response:
-        found = await self._found(request, number(request.match_info["key"]))
+        found = await self.found(request, number(request.match_info["key"]))
         form = request.query.get("form", "")
         return self.render(
             request,
@@ -81,15 +72,15 @@ class MessagePages(PageGroup):
         )
 
     async def _body(self, request: web.Request) -> web.StreamResponse:
-        found = await self._found(request, number(request.match_info["key"]))
+        found = await self.found(request, number(request.match_info["key"]))
         name = f"message-{found.lookup_identifier}.bin"
-        return await _download(request, name, found.properties.body)
+        return await download(request, name, found.properties.body)
 
     async def _packet(self, request: web.Request) -> web.StreamResponse:
         """The message as `qm message save` writes it, with its properties."""
         key = number(request.match_info["key"])
-        found = await self._found(request, key, data_pb2.PACKETS)
-        return await _download(request, f"message-{key}.packet", found.packet)
+        found = await self.found(request, key, data_pb2.PACKETS)
+        return await download(request, packet_name(key), found.packet)
 
     async def _load(self, request: web.Request) -> web.Response:
         """Send what was saved as a new message with the same properties."""
@@ -187,7 +178,7 @@ class MessagePages(PageGroup):
 
     async def _copy(self, request: web.Request, key: int, form: Mapping[str, str]) -> None:
         target = await self._target(request, form)
-        found = await self._found(request, key)
+        found = await self.found(request, key)
         await self._send(request, target, _copied(found.properties))
 
     async def _target(self, request: web.Request, form: Mapping[str, str]) -> str:
@@ -218,7 +209,7 @@ class MessagePages(PageGroup):
     # Editing
 
     async def _edit(self, request: web.Request) -> web.Response:
-        found = await self._found(request, number(request.match_info["key"]))
+        found = await self.found(request, number(request.match_info["key"]))
         properties = found.properties
         if len(properties.body) > EDITED_MAX_BYTES:
             raise web.HTTPBadRequest(
@@ -238,7 +229,7 @@ class MessagePages(PageGroup):
     async def _resend(self, request: web.Request) -> web.Response:
         form = await form_of(request)
         key = number(request.match_info["key"])
-        found = await self._found(request, key)
+        found = await self.found(request, key)
         message = _copied(found.properties)
         try:
             message.body = edited_body(form.get("body", ""), form.get("form", ""))
@@ -250,22 +241,6 @@ class MessagePages(PageGroup):
         if "delete" in form:
             await self._delete(request, key, form)
         return see(f"/queues/{request.match_info['queue']}")
-
-
-async def _download(request: web.Request, name: str, content: bytes) -> web.StreamResponse:
-    """Write a file here, so that the request counts until its answer is taken."""
-    answer = web.StreamResponse(
-        headers={
-            "Content-Disposition": f'attachment; filename="{name}"',
-            "Content-Type": "application/octet-stream",
-            "Content-Length": str(len(content)),
-        }
-    )
-    await answer.prepare(request)
-    for at in range(0, len(content), _PART_BYTES):
-        await answer.write(content[at : at + _PART_BYTES])
-    await answer.write_eof()
-    return answer
 
 
 def _copied(properties: data_pb2.Properties) -> Message:

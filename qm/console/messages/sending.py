@@ -8,9 +8,9 @@ from aiohttp import web
 
 from qm.client.client import Client
 from qm.client.message import VT_BSTR, VT_BYTES, Message
-from qm.console.bodies import edited_body
 from qm.console.forms import form_of
-from qm.console.page_group import PageGroup, number, see
+from qm.console.messages.bodies import edited_body
+from qm.console.page_group import PageGroup, number_within, see
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ _BODIES: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
         "hexadecimal bytes": ("hex", VT_BYTES),
     }
 )
-"""What a body is given as: its form (`qm.console.bodies`), and its VARTYPE."""
+"""What a body is given as: its form (`qm.console.messages.bodies`), and its VARTYPE."""
 _ACKNOWLEDGEMENTS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "none": 0,
@@ -59,7 +59,7 @@ class Sending(PageGroup):
     async def _send(self, request: web.Request) -> web.Response:
         form = await form_of(request)
         queue = await self.found_queue(request)
-        count = _number(form, "count", 1, MESSAGES_MAX) or 1
+        count = number_within(form, "count", 1, MESSAGES_MAX) or 1
         async with self.client(request) as client:
             message = _message(form, client)
             await send_all(client, queue.path_name, [message] * count, queue.is_transactional)
@@ -94,28 +94,18 @@ def _message(form: Mapping[str, str], client: Client) -> Message:
         body=body,
         body_type=body_type,
         label=form.get("label", ""),
-        priority=_number(form, "priority", 0, 7),
+        priority=number_within(form, "priority", 0, 7),
         recoverable="express" not in form,
-        time_to_reach_queue_s=_number(form, "reach_queue_s", 0, _U32_MAX),
-        time_to_be_received_s=_number(form, "receive_s", 0, _U32_MAX),
+        time_to_reach_queue_s=number_within(form, "reach_queue_s", 0, _U32_MAX),
+        time_to_be_received_s=number_within(form, "receive_s", 0, _U32_MAX),
         acknowledgements=_chosen(form, "ack", _ACKNOWLEDGEMENTS, 0),
         administration_queue=_queue(form, "admin_queue", client),
         response_queue=_queue(form, "response_queue", client),
         journal="journal" in form,
         dead_letter="dead_letter" in form,
         correlation_id=correlation_id,
-        application_tag=_number(form, "tag", 0, _U32_MAX) or 0,
+        application_tag=number_within(form, "tag", 0, _U32_MAX) or 0,
     )
-
-
-def _number(form: Mapping[str, str], name: str, low: int, high: int) -> int | None:
-    text = form.get(name, "")
-    if not text:
-        return None
-    found = number(text)
-    if not low <= found <= high:
-        raise web.HTTPBadRequest(reason=f"{name}: a number of {low} to {high} is wanted")
-    return found
 
 
 def _queue(form: Mapping[str, str], name: str, client: Client) -> str:
