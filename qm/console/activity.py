@@ -1,26 +1,26 @@
-"""Pages of what goes on: outgoing queues, peers, clients, transactions, certificates, settings."""
+"""Pages of what goes on: outgoing queues, clients, transactions, certificates, settings, events."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 
 from qm.client.values import python_value, value_of
 from qm.console.forms import form_of
-from qm.console.page_group import PAGE_ITEMS, PageGroup, instant, instant_ms, number, see
-from qm.names.guid import guid_text
+from qm.console.page_group import (
+    PAGE_ITEMS,
+    Cell,
+    PageGroup,
+    cells_of,
+    instant,
+    instant_ms,
+    number,
+    see,
+)
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 
 EVENTS_SHOWN_MAX: Final = 500
-
-
-class Cell(msgspec.Struct, frozen=True):
-    """A text in a table, and where it leads, "" for nowhere."""
-
-    text: str
-    link: str = ""
 
 
 class ActivityPages(PageGroup):
@@ -32,7 +32,6 @@ class ActivityPages(PageGroup):
             web.get("/outgoing", self._outgoing),
             web.get("/outgoing/{queue:[0-9]+}", self._link),
             web.post("/outgoing/{queue:[0-9]+}/{verb:pause|resume|resend}", self._steer),
-            web.get("/peers", self._peers),
             web.get("/clients", self._clients),
             web.post("/clients/close", self._close_client),
             web.get("/opens", self._opens),
@@ -55,12 +54,17 @@ class ActivityPages(PageGroup):
         more: str = "",
         note: str = "",
     ) -> web.Response:
-        cells = [[one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows]
         return self.render(
-            request, "table.html.j2", title=title, columns=columns, rows=cells, more=more, note=note
+            request,
+            "table.html.j2",
+            title=title,
+            columns=columns,
+            rows=cells_of(rows),
+            more=more,
+            note=note,
         )
 
-    # Outgoing queues and peers
+    # Outgoing queues
 
     async def _outgoing(self, request: web.Request) -> web.Response:
         wanted = pb.ListOutgoingRequest(
@@ -104,34 +108,6 @@ class ActivityPages(PageGroup):
         wanted = pb.GetOutgoingRequest(queue=self.queue_name(request))
         await self.call(request, lambda s: getattr(s.outgoing, verb), wanted)
         return see("/outgoing")
-
-    async def _peers(self, request: web.Request) -> web.Response:
-        wanted = pb.ListPeersRequest(
-            page_size=PAGE_ITEMS, page_token=request.query.get("after", "")
-        )
-        reply = await self.call(request, lambda s: s.peers.ListPeers, wanted)
-        rows = [
-            (
-                guid_text(peer.queue_manager),
-                peer.address,
-                instant_ms(peer.bound_since_ms),
-                instant_ms(peer.heard_ms),
-                peer.streams,
-                ", ".join(peer.pins),
-            )
-            for peer in reply.peers
-        ]
-        columns = (
-            "Queue manager",
-            "Address",
-            "Bound since (UTC)",
-            "Heard (UTC)",
-            "Sequences",
-            "Pinned to",
-        )
-        return self._table(
-            request, "Other queue managers", columns, rows, more=_more("/peers", reply.page_token)
-        )
 
     # Clients and transactions
 
@@ -238,9 +214,7 @@ class ActivityPages(PageGroup):
             "certificates.html.j2",
             who=who,
             columns=_CERTIFICATE_COLUMNS,
-            rows=[
-                [one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows
-            ],
+            rows=cells_of(rows),
         )
 
     async def _settings(self, request: web.Request) -> web.Response:

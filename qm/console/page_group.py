@@ -1,10 +1,11 @@
 """What the console's pages share: rendering, calls, and how values look as text."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+import msgspec
 from aiohttp import web
 
 from qm.client.client import Client
@@ -60,6 +61,18 @@ class PageGroup:
         except AccessDenied:
             queue_id = number(request.match_info["queue"])
             return pb.Queue(queue_id=queue_id, path_name=f"Queue {queue_id}")
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A text in a table, and where it leads, "" for nowhere."""
+
+    text: str
+    link: str = ""
+
+
+def cells_of(rows: Sequence[Sequence[Cell | str | int]]) -> list[list[Cell]]:
+    """Return rows as the template of a table has them."""
+    return [[one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows]
 
 
 def has_properties(queue: Any) -> bool:

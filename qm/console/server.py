@@ -31,6 +31,7 @@ from qm.console.messages.receiving import Receiving
 from qm.console.messages.sending import Sending
 from qm.console.page_group import texts_of
 from qm.console.pages import Pages
+from qm.console.peers import PeerPages
 from qm.console.people import Access, Caller, of_certificate
 from qm.console.reports import ReportPages
 from qm.console.rights import Rights
@@ -167,6 +168,7 @@ class ConsoleServer(Console):
                 *MessagePages(self._page, self.caller_of).routes(),
                 *ActivityPages(self._page, self.caller_of).routes(),
                 *CounterPages(self._page, self.caller_of).routes(),
+                *PeerPages(self._page, self.caller_of).routes(),
                 *Rights(self._page, self.caller_of).routes(),
                 *Sending(self._page, self.caller_of).routes(),
                 *Receiving(self._page, self.caller_of).routes(),

@@ -5,8 +5,11 @@ import re
 from playwright.async_api import Page, expect
 
 from qm.client.message import Message
+from tests.cluster.messages import batch, propose
 from tests.console.windows import HOSTILE, assert_accessible, browse, link_of, picture
 from tests.unit.client.world import PLAIN, Clients
+
+RENEWED_MS = 20_000
 
 
 def test_messages_are_received_shown_and_accepted_by_hand() -> None:
@@ -65,5 +68,30 @@ def test_an_empty_queue_is_waited_for_and_said() -> None:
         await page.wait_for_selector("h1:has-text('No messages')")
         await assert_accessible(page, "received-none")
         await picture(page, "received-none")
+
+    browse(scenario)
+
+
+def test_counters_are_renewed_with_rates_and_peers_are_counted() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        await page.goto(f"{base}/counters")
+        row = page.locator("tr", has=page.locator("th", has_text="Incoming bytes"))
+        await expect(row.locator("td").nth(1)).to_have_text("")
+        await expect(row.locator("td").nth(1)).to_have_text("0.0", timeout=RENEWED_MS)
+        await assert_accessible(page, "counters-with-rates")
+        await picture(page, "counters-with-rates")
+        leader = await made.harness.leader()
+        for number in (1, 2):
+            sequence = (7 << 32, number, number - 1)
+            await propose(leader, batch("transactional", [number], number, sequence=sequence))
+        async with made.client() as client:
+            await client.send(r"DIRECT=TCP:127.0.0.250\private$\far", Message(body=b"x"))
+        await page.goto(f"{base}/peers")
+        await assert_accessible(page, "peers-counted")
+        await picture(page, "peers-counted")
+        await page.click("tbody th a")
+        await page.wait_for_selector("h1:has-text('Queue manager')")
+        await assert_accessible(page, "peer")
+        await picture(page, "peer")
 
     browse(scenario)
