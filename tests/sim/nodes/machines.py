@@ -1,7 +1,8 @@
 """A machine and the node on it, life after life; keys and certificates for all."""
 
+import fcntl
 import logging
-import os
+import shutil
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -140,17 +141,24 @@ def sim_platform(loop: SimLoop, disk: Disk) -> Platform:
 
 def prepare(folder: Path) -> None:
     """Make keys, certificates and the first command once: OpenSSL's chance is its own."""
-    if (folder / _BIRTH).exists():
-        return
     folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w", encoding="ascii") as lock:
+        # Of two runs that begin together one makes them: mixed, no certificate fits its authority.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / _BIRTH).exists():
+            _make_keys(folder)
+
+
+def _make_keys(folder: Path) -> None:
     (folder / _KEY).unlink(missing_ok=True)
+    shutil.rmtree(folder / "pki", ignore_errors=True)
     create_authority(folder / "pki", "simulated authority")
     for name, host in HOSTS.items():
         issue(folder / "pki", name, Role.NODE, [host])
     storage = StorageSection(sealing_key_file=folder / _KEY)
     key = create_sealing_key(storage, folder)
     command = provision("QUORATE", "quorate.example", tuple(HOSTS.values()), key)
-    fresh = folder / f"{_BIRTH}.{os.getpid()}"
+    fresh = folder / f"{_BIRTH}.fresh"
     fresh.write_bytes(encode_command(command))
     fresh.replace(folder / _BIRTH)
 
