@@ -31,6 +31,11 @@ _AT_HOME: Final = "here"
 """In the query of an attempt that was sent to the console's own address, so that a proxy which
 changes hosts makes no circle."""
 
+_FROM_ELSEWHERE: Final = (
+    "Another site led here with a code, which could sign you in as somebody else. If you asked for"
+    " this address yourself, paste it into the address bar."
+)
+
 Enter = Callable[[web.Request, Person, str], Awaitable[str]]
 """(request, who, how) -> the cookie of the session that begins."""
 
@@ -133,6 +138,8 @@ class Entry:
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         code = request.query.get("code", "")
+        if code and _is_from_elsewhere(request):
+            return self._page(request, 403, _FROM_ELSEWHERE)
         if code:
             person, how = self._sign_ins.redeem(code), "a code"
         elif _SIGNED_OUT in request.query:
@@ -233,6 +240,11 @@ def _set_cookie(
     answer.set_cookie(
         name, value, secure=True, httponly=True, samesite=same_site, path="/", max_age=max_age_s
     )
+
+
+def _is_from_elsewhere(request: web.Request) -> bool:
+    """Whether another site's page made the browser ask, as it says itself (Fetch Metadata)."""
+    return request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
 
 
 def _cookie(request: web.Request, name: str) -> str:

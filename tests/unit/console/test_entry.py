@@ -249,3 +249,16 @@ async def test_pages_of_strangers_are_readable_within_three_seconds(made: Client
             assert status in (403, 404), path
             assert "Traceback" not in text
             assert loop.time() - began < 3
+
+
+@scenario()
+async def test_another_site_signs_nobody_in_with_a_code(made: Clients) -> None:
+    async with made.client() as client:
+        reply = await client.wire.call(lambda stubs: stubs.console.SignIn, pb.SignInRequest())
+    async with browser(made) as found:
+        for site in ("cross-site", "same-site"):
+            async with found.session.get(reply.url, headers={"Sec-Fetch-Site": site}) as answer:
+                assert answer.status == 403
+                assert "Another site led here" in await answer.text()
+        async with found.session.get(reply.url, headers={"Sec-Fetch-Site": "none"}) as answer:
+            assert answer.status == 200  # nobody has used the code
