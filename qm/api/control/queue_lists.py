@@ -2,10 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
+from qm.api.control.queue_ages import QueueAges, parts_of
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import InvalidArgument
 from qm.api.gate.pages import number_after, page_size, token_of
@@ -17,7 +20,6 @@ from qm.model.queries import (
     View,
     format_name_of_queue,
     list_queues,
-    oldest_arrival,
     queue_info,
     queue_statistics,
 )
@@ -32,10 +34,18 @@ SORTS_PER_PRINCIPAL_MAX: Final = 1
 _STEP_QUEUES: Final = 200
 """Read at once, then others have their turn."""
 
-_YOUNGEST: Final = float("-inf")
-
 MaySee: TypeAlias = Callable[[int], bool]
-_Key: TypeAlias = Callable[[View, QueueInfo], Any]
+_Keys: TypeAlias = Callable[[View, Sequence[QueueInfo]], Sequence[Any]]
+_Parts: TypeAlias = Callable[[Sequence[QueueInfo]], Iterable[Sequence[QueueInfo]]]
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """What queues are sorted by."""
+
+    keys: _Keys
+    """Of some queues, by ascending queue_id."""
+    parts: _Parts = lambda queues: (queues,)
+    """Of queues that were read at once: between them others have their turn."""
 
 
 class QueueLists:
@@ -44,7 +54,7 @@ class QueueLists:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._sorts = Turns(SORTS_PER_PRINCIPAL_MAX)
-        self._ages = _Ages()
+        self._by_age = _Order(QueueAges().of, parts_of)
 
     async def page(
         self, request: pb.ListQueuesRequest, context: Context, may_see: MaySee
@@ -57,13 +67,13 @@ class QueueLists:
             number_after(request.page_token),
             _kinds(request),
         )
-        key = self._ages if request.order == pb.BY_AGE else _KEYS.get(request.order)
-        if key is None and request.order != pb.BY_ID:
+        order = self._by_age if request.order == pb.BY_AGE else _ORDERS.get(request.order)
+        if order is None and request.order != pb.BY_ID:
             raise InvalidArgument("order", f"{request.order} is no order of queues")
         await self._cluster.read_barrier()
-        if key is not None:
+        if order is not None:
             await self._sorts.take(caller().name, context)
-            return await self._sorted(request, key, kinds, after or 0, size, may_see)
+            return await self._sorted(request, order, kinds, after or 0, size, may_see)
         page = list_queues(self._cluster.view, after=after or 0, limit=size, kinds=kinds)
         is_meant = _choice(request)
         chosen = [one for one in page.items if is_meant(one) and may_see(one.queue_id)]
@@ -72,7 +82,7 @@ class QueueLists:
     async def _sorted(
         self,
         request: pb.ListQueuesRequest,
-        key: _Key,
+        order: _Order,
         kinds: frozenset[QueueKind],
         first: int,
         size: int,
@@ -81,16 +91,15 @@ class QueueLists:
         """Sort all that match, and show `size` of them after `first`."""
         found: list[tuple[Any, int]] = []
         is_meant = _choice(request)
-        async for view, info in self._each(kinds):
-            if not is_meant(info) or not may_see(info.queue_id):
-                continue
-            if len(found) == SORTED_QUEUES_MAX:
+        async for listed in self._steps(kinds):
+            chosen = [one for one in listed if is_meant(one) and may_see(one.queue_id)]
+            if len(found) + len(chosen) > SORTED_QUEUES_MAX:
                 raise InvalidArgument(
                     "order",
                     f"more than {SORTED_QUEUES_MAX} queues match: narrow the pattern, or list them"
                     " without an order",
                 )
-            found.append((key(view, info), info.queue_id))
+            found += await self._keyed(order, chosen)
         found.sort(key=lambda one: one[0], reverse=request.is_descending)
         view, end = self._cluster.view, first + size
         shown = [queue_info(view, queue_id) for _, queue_id in found[first:end]]
@@ -99,14 +108,25 @@ class QueueLists:
         reply.total_count = len(found)
         return reply
 
-    async def _each(self, kinds: frozenset[QueueKind]) -> AsyncIterator[tuple[View, QueueInfo]]:
+    async def _keyed(self, order: _Order, listed: list[QueueInfo]) -> list[tuple[Any, int]]:
+        """Return (key, queue_id) of queues that were listed just now."""
+        found: list[tuple[Any, int]] = []
+        for number, part in enumerate(order.parts(listed)):
+            now = part
+            if number:
+                await asyncio.sleep(0)
+                # Others had their turn, and a key belongs to the counts beside it.
+                now = [queue_info(self._cluster.view, one.queue_id) or one for one in part]
+            keys = order.keys(self._cluster.view, now)
+            found += zip(keys, [one.queue_id for one in part], strict=True)
+        return found
+
+    async def _steps(self, kinds: frozenset[QueueKind]) -> AsyncIterator[list[QueueInfo]]:
+        """Yield all queues, some at a time."""
         after: int | None = 0
         while after is not None:
-            view = self._cluster.view
-            page = list_queues(view, after=after, limit=_STEP_QUEUES, kinds=kinds)
-            for info in page.items:
-                if not info.is_deleting:
-                    yield view, info
+            page = list_queues(self._cluster.view, after=after, limit=_STEP_QUEUES, kinds=kinds)
+            yield [one for one in page.items if not one.is_deleting]
             after = page.next
             await asyncio.sleep(0)
 
@@ -180,38 +200,17 @@ def _listed(info: QueueInfo, format_name: str) -> pb.Queue:
     )
 
 
-class _Ages:
-    """What grows with the age of a queue's oldest message: kept while the counts of the queue stay,
-    since to find it costs more than all else.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[int, int, int], float]] = {}
-        """queue_id -> (counts, age), of queues with messages."""
-
-    def __call__(self, view: View, info: QueueInfo) -> float:
-        if not info.message_count:
-            self._known.pop(info.queue_id, None)
-            return _YOUNGEST
-        counts = (info.message_count, info.locked_count, info.removal_count)
-        known = self._known.get(info.queue_id)
-        if known is not None and known[0] == counts:
-            return known[1]
-        arrived = oldest_arrival(view, info.queue_id)
-        age = _YOUNGEST if arrived is None else -arrived
-        if len(self._known) >= SORTED_QUEUES_MAX:
-            self._known.clear()
-        self._known[info.queue_id] = (counts, age)
-        return age
-
-
-def _quota_use(_: View, info: QueueInfo) -> float:
+def _quota_use(info: QueueInfo) -> float:
     return info.with_subqueues_bytes / info.quota_bytes if info.quota_bytes else -1.0
 
 
-_KEYS: Final[Mapping[int, _Key]] = {
-    pb.BY_NAME: lambda _, info: info.pathname.lower(),
-    pb.BY_MESSAGES: lambda _, info: info.message_count,
-    pb.BY_BYTES: lambda _, info: info.total_bytes,
-    pb.BY_QUOTA: _quota_use,
+def _each(key: Callable[[QueueInfo], Any]) -> _Order:
+    return _Order(lambda _, queues: [key(info) for info in queues])
+
+
+_ORDERS: Final[Mapping[int, _Order]] = {
+    pb.BY_NAME: _each(lambda info: info.pathname.lower()),
+    pb.BY_MESSAGES: _each(lambda info: info.message_count),
+    pb.BY_BYTES: _each(lambda info: info.total_bytes),
+    pb.BY_QUOTA: _each(_quota_use),
 }

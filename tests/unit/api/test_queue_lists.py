@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qm.api.control import queue_ages
 from qm.api.gate.identity import Role
 from qm.client.calls import Tls
 from qm.client.client import Client
@@ -74,6 +75,28 @@ async def test_queues_are_sorted_over_all_pages(made: Clients) -> None:
         assert not reply.queues[3].statistics.HasField("quota_bytes")
         with pytest.raises(ClientError, match="no order"):
             await page(client, order=99)
+
+
+@scenario()
+async def test_queues_are_sorted_by_age_where_others_have_their_turn(made: Clients) -> None:
+    """Much was removed from them, so that each is looked at after a pause."""
+    await filled(made)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(queue_ages, "SCANNED_REMOVALS_MAX", 1)
+        async with made.client() as client:
+            await by_age(client)
+
+
+async def by_age(client: Client) -> None:
+    """Take messages, and have the queues sorted by what is left."""
+    for letter in "ad":
+        queue = await client.open_queue(f"{PREFIX}{letter}")
+        assert await queue.receive(0) is not None
+    found = await names(client, order=pb.BY_AGE)
+    assert (found[0], sorted(found)) == ("c", ["a", "b", "c", "d"])
+    reply = await page(client, order=pb.BY_AGE, is_descending=True, with_statistics=True)
+    times = [queue.statistics.oldest_arrival_time_s for queue in reply.queues[:3]]
+    assert times == sorted(times)
 
 
 @scenario()
