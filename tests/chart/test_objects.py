@@ -71,6 +71,18 @@ def test_every_object_is_what_kubernetes_knows(values: Object) -> None:
             kubernetes_validate.validate(found, KUBERNETES, strict=True)
 
 
+def test_an_installation_needs_no_kinds_that_a_cluster_lacks() -> None:
+    """Those of cert-manager and of Prometheus' operator are made where a value asks for them."""
+
+    def custom(values: Object) -> set[tuple[str, str]]:
+        made = {(found["apiVersion"], found["kind"]) for found in render(values)}
+        return made & CUSTOM_KINDS.keys()
+
+    assert not custom(TLS)
+    assert custom(everything())
+    assert not (CHART / "crds").exists()
+
+
 @pytest.mark.parametrize("values", ALL_VALUES)
 def test_no_container_runs_as_root_or_writes_its_root(values: Object) -> None:
     specs = pod_specs(render(values))
@@ -144,6 +156,9 @@ def test_members_spread_over_zones() -> None:
     labels = one(render(TLS), "StatefulSet")["spec"]["template"]["metadata"]["labels"]
     assert rule["labelSelector"]["matchLabels"].items() <= labels.items()
     assert constraints("none") is None
+    default = one(render(TLS), "StatefulSet")["spec"]["template"]["spec"]
+    (soft,) = default["topologySpreadConstraints"]
+    assert soft["whenUnsatisfiable"] == "ScheduleAnyway"
 
 
 def made_labels(objects: list[Object]) -> list[Object]:

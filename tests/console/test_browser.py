@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from playwright.async_api import FilePayload, Page, expect
+from playwright.async_api import Dialog, FilePayload, Page, expect
 
 from qm.client.message import VT_BYTES, Message
 from tests.console.windows import (
@@ -80,6 +80,31 @@ def test_a_queue_is_made_used_and_deleted_by_hand() -> None:
         await page.click("text=Delete the queue")
         await page.wait_for_selector("h1:has-text('Queues')")
         assert "by-hand" not in await page.locator("table").inner_text()
+
+    browse(scenario)
+
+
+def test_a_purge_that_is_not_confirmed_does_nothing() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        asked: list[str] = []
+
+        async def refuse(dialog: Dialog) -> None:
+            asked.append(dialog.message)
+            await dialog.dismiss()
+
+        page.on("dialog", refuse)
+        async with made.client() as client:
+            await client.send(PLAIN, Message(body=b"x", label="kept"))
+            await page.goto(await link_of(page, base, "plain"))
+            for button in ("Purge all messages", "Delete the queue"):
+                await page.click(f"text={button}")
+            await page.locator("tr:has-text('kept') input[type=checkbox]").check()
+            await page.click("text=Delete the chosen")
+            await page.reload()
+            assert await page.locator("td:has-text('kept')").count() == 1
+            assert await (await client.open_queue(PLAIN)).peek() is not None
+        assert len(asked) == 3
+        assert "Delete all messages of" in asked[0]
 
     browse(scenario)
 
