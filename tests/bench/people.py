@@ -5,6 +5,8 @@ Prints JSON and writes it to build/bench-people.json. Medians of several.
 console_first_page_s        sign-in and overview with all its files, by a browser that knows none
 console_first_page_kb       of it, on the wire
 console_queues_10000_s      the list of 10,000 queues
+console_queues_by_age_first_s   by the age of the oldest message, one in each, asked the first time
+console_queues_by_age_s     the same, asked again
 console_overview_cpu_percent    of a core, for one open overview, at its node
 client_import_s             `import qm.client.client` in a new process, less an empty one
 client_installed_mib        what the client needs beside Python: packages and its own modules
@@ -36,6 +38,7 @@ import aiohttp
 from qm.client.calls import Calls, Tls
 from qm.client.client import Client
 from qm.client.errors import Unavailable
+from qm.client.message import Message
 from qm.node.dev.layout import DevNode
 from qm.pb import control_pb2 as pb
 from tests.bench.cluster_nodes import Nodes, thread_cpu_s
@@ -182,17 +185,42 @@ async def create(nodes: Nodes, first: int, last: int) -> None:
     await wire.close()
 
 
-async def listed_s(nodes: Nodes, node: DevNode) -> float:
+async def fill(nodes: Nodes) -> None:
+    """Leave one more message in every queue."""
+    numbers = iter(range(QUEUES))
+
+    async def some() -> None:
+        async with Client([node.api for node in nodes.nodes], tls=nodes.tls) as sender:
+            for number in numbers:
+                await sender.send(f".\\private$\\queue{number}", Message(body=b"x"))
+
+    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+
+
+async def listed_s(nodes: Nodes, node: DevNode, order: str, rounds: int = ROUNDS) -> float:
     """Return how long the list of all queues takes."""
     async with browser(node, nodes.tls) as found:
         await found.page("/sign-in")
         times = []
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             began = time.perf_counter()
-            text = await found.get("/queues")
+            text = await found.get(f"/queues?sort={order}")
             times.append(time.perf_counter() - began)
-            assert str(QUEUES) in text
+            assert f"{QUEUES} queues" in text
         return statistics.median(times)
+
+
+async def sorted_by_age(nodes: Nodes) -> dict[str, float]:
+    """Measure the list by age where every queue has a message, at each node in turn."""
+    await fill(nodes)
+    first, again = [], []
+    for node in nodes.nodes:
+        first.append(await listed_s(nodes, node, "age", 1))
+        again.append(await listed_s(nodes, node, "age"))
+    return {
+        "console_queues_by_age_first_s": round(statistics.median(first), 3),
+        "console_queues_by_age_s": round(statistics.median(again), 3),
+    }
 
 
 def client() -> dict[str, float]:
@@ -241,7 +269,8 @@ def main() -> None:
         report["cli_queue_list_s"] = round(command_line(nodes), 3)
         report |= asyncio.run(console(nodes, node))
         asyncio.run(create(nodes, QUEUES_FIRST, QUEUES))
-        report["console_queues_10000_s"] = round(asyncio.run(listed_s(nodes, node)), 3)
+        report["console_queues_10000_s"] = round(asyncio.run(listed_s(nodes, node, "name")), 3)
+        report |= asyncio.run(sorted_by_age(nodes))
     report["load_1min"] = round(os.getloadavg()[0], 1)
     report["python"] = platform.python_version()
     text = json.dumps(report, indent=2)
