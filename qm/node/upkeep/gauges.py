@@ -5,7 +5,6 @@ are summed under "other", so that ten thousand queues cost no more than a hundre
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -23,9 +22,8 @@ from raft.founding import LOG_DIRECTORY
 from raft.types import Role
 
 QUEUES_MAX: Final = 100
-OTHER: Final = "other"
-QUEUES_READ_MAX: Final = 10_000
 """Queues with series of their own; the others are summed under "other"."""
+OTHER: Final = "other"
 _PAGE: Final = 100
 _APPLICATION: Final = QueueKind.APPLICATION
 _DEADLETTER: Final = {
@@ -41,6 +39,31 @@ class _Totals(msgspec.Struct):
     size_bytes: int = 0
     journal_messages: int = 0
     journal_bytes: int = 0
+
+
+class _Holdings(msgspec.Struct):
+    """What queues hold, by series."""
+
+    named: dict[int, str] = msgspec.field(default_factory=dict)
+    """Path names of queues with series of their own, by queue."""
+    series: dict[str, _Totals] = msgspec.field(default_factory=dict)
+    dead_letters: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def add(self, queue: QueueInfo) -> None:
+        """Add one queue; its journal comes after it, since it is made after it."""
+        if queue.kind is _APPLICATION and len(self.named) < QUEUES_MAX:
+            self.named[queue.queue_id] = queue.pathname
+        if queue.kind in _DEADLETTER:
+            self.dead_letters[_DEADLETTER[queue.kind]] = queue.message_count
+        is_journal = queue.kind is QueueKind.JOURNAL
+        owner = queue.parent_queue if is_journal else queue.queue_id
+        totals = self.series.setdefault(self.named.get(owner, OTHER), _Totals())
+        if is_journal:
+            totals.journal_messages += queue.message_count
+            totals.journal_bytes += queue.total_bytes
+        else:
+            totals.messages += queue.message_count
+            totals.size_bytes += queue.total_bytes
 
 
 class Gauges(ClusterListener):
@@ -73,9 +96,9 @@ class Gauges(ClusterListener):
         """Set all of them. Yields to the event loop between pages of queues."""
         self._consensus()
         try:
-            queues = await self._all_queues()
+            holdings = await self._holdings()
             view = self._replicated.view
-            self._queues(view, queues)
+            self._queues(view, holdings)
             self._metrics.gauge("quorate_client_sessions").set(view.counters().client_count)
             self._peer_quotas.refresh(view)
             self._people.refresh(view, self._replicated.now_ms() // 1000)
@@ -100,41 +123,27 @@ class Gauges(ClusterListener):
             alive = sum(follower.is_alive for follower in status.followers) + 1
             members.labels(state="alive").set(alive)
 
-    async def _all_queues(self) -> Sequence[QueueInfo]:
-        queues: list[QueueInfo] = []
+    async def _holdings(self) -> _Holdings:
+        """Return what all queues hold. The model bounds their number, so no total is cut."""
+        found = _Holdings()
         after: int | None = 0
-        while after is not None and len(queues) < QUEUES_READ_MAX:
+        while after is not None:
             page = list_queues(self._replicated.view, after=after, limit=_PAGE)
-            queues += page.items
+            for queue in page.items:
+                found.add(queue)
             after = page.next
             await asyncio.sleep(0)
-        return queues
+        return found
 
-    def _queues(self, view: View, queues: Sequence[QueueInfo]) -> None:
+    def _queues(self, view: View, holdings: _Holdings) -> None:
         for name in _BY_QUEUE:
             self._metrics.gauge(name).clear()
-        named = {
-            queue.queue_id: queue.pathname
-            for queue in [q for q in queues if q.kind is _APPLICATION][:QUEUES_MAX]
-        }
-        series: dict[str, _Totals] = {}
-        for queue in queues:
-            if queue.kind in _DEADLETTER:
-                gauge = self._metrics.gauge("quorate_deadletter_messages")
-                gauge.labels(queue=_DEADLETTER[queue.kind]).set(queue.message_count)
-            is_journal = queue.kind is QueueKind.JOURNAL
-            owner = queue.parent_queue if is_journal else queue.queue_id
-            totals = series.setdefault(named.get(owner, OTHER), _Totals())
-            if is_journal:
-                totals.journal_messages += queue.message_count
-                totals.journal_bytes += queue.total_bytes
-            else:
-                totals.messages += queue.message_count
-                totals.size_bytes += queue.total_bytes
-        for name, totals in series.items():
+        for name, count in holdings.dead_letters.items():
+            self._metrics.gauge("quorate_deadletter_messages").labels(queue=name).set(count)
+        for name, totals in holdings.series.items():
             self._set_totals(name, totals)
         now_s = self._replicated.now_ms() // 1000
-        for queue_id, name in named.items():
+        for queue_id, name in holdings.named.items():
             self._set_details(view, queue_id, name, now_s)
 
     def _set_totals(self, name: str, totals: _Totals) -> None:
