@@ -59,6 +59,30 @@ class Reader:
     async def send(self, *sent: bytes) -> None:
         await self.client.send(ORDERS, *sent)
 
+    async def lent(self) -> int:
+        """Have the first message lent, and return where it is."""
+        found = await self.receive(request=self.client.next(), is_two_phase=True)
+        (key,) = found.messages.lookup_identifiers
+        return int(key)
+
+    async def give_back(self, key: int) -> None:
+        """Return what was lent to its place."""
+        await self.client.data.Complete(
+            data_pb2.CompleteRequest(
+                request=self.client.next(),
+                queue_id=self.queue.queue_id,
+                lookup_identifier=key,
+                decision=data_pb2.CompleteRequest.RETURN,
+            )
+        )
+
+    async def cancel(self, number: int) -> None:
+        """Cancel a request that waits."""
+        client_id = self.client.client_id
+        await self.client.data.Cancel(
+            data_pb2.CancelRequest(client_id=client_id, first_number=number, count=1)
+        )
+
 
 def reading(scenario: Callable[[Reader], Awaitable[None]]) -> None:
     async def whole() -> None:
@@ -95,6 +119,25 @@ def test_receiving_through_a_cursor() -> None:
         assert (await reader.receive(cursor=other, timeout_ms=SHORT_MS)).status == TIMEOUT
         await reader.send(b"d")
         assert bodies(await reader.receive(cursor=other)) == [b"d"]
+        # It is behind all that was there then, as DM-A17 has the end of the queue.
+        for is_cancelled in (False, True):
+            await reader.send(b"lent")
+            key, cursor = await reader.lent(), await reader.cursor()
+            if is_cancelled:
+                tagged = reader.client.next()
+                wait = await reader.waits(
+                    reader.receive(request=tagged, cursor=cursor, timeout_ms=LONG_MS)
+                )
+                await reader.cancel(tagged.number)
+                assert (await wait).status == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+            else:
+                late = await reader.receive(cursor=cursor, timeout_ms=SHORT_MS)
+                assert late.status == TIMEOUT
+            await reader.give_back(key)
+            assert (await reader.receive(cursor=cursor, timeout_ms=0)).status == NOT_FOUND
+            await reader.send(b"e")
+            assert bodies(await reader.receive(cursor=cursor)) == [b"e"]
+            assert bodies(await reader.receive()) == [b"lent"]
 
     reading(scenario)
 
@@ -132,17 +175,10 @@ def test_a_cursor_does_not_read_what_another_holds_locked() -> None:
         cursor = await reader.cursor()
         await reader.send(b"a", b"b")
         assert bodies(await reader.peek(cursor=cursor)) == [b"a"]
-        lent = reader.client.next()
-        (key,) = (await reader.receive(request=lent, is_two_phase=True)).messages.lookup_identifiers
+        key = await reader.lent()
         for read in (reader.peek, reader.receive):
             assert (await read(cursor=cursor, timeout_ms=SHORT_MS)).status == RECEIVED
-        end = data_pb2.CompleteRequest(
-            request=reader.client.next(),
-            queue_id=reader.queue.queue_id,
-            lookup_identifier=key,
-            decision=data_pb2.CompleteRequest.RETURN,
-        )
-        await reader.client.data.Complete(end)
+        await reader.give_back(key)
         assert bodies(await reader.peek(cursor=cursor)) == [b"a"]
         assert bodies(await reader.receive(cursor=cursor)) == [b"a"]
 
@@ -283,6 +319,13 @@ def test_a_wait_ends_once_by_its_message_a_cancel_or_the_end_of_its_handle() -> 
         await reader.send(b"b")
         reader.queue = await client.open(ORDERS)
         assert bodies(await reader.receive()) == [b"b"]
+        # Its time ends it with another status; so it is with one that only looks.
+        for read in (reader.receive, reader.peek):
+            assert (await read(timeout_ms=SHORT_MS)).status == TIMEOUT
+        looking = await reader.waits(reader.peek(timeout_ms=FOREVER), 1)
+        closing = data_pb2.CloseQueueRequest(request=client.next(), handle=reader.queue.handle)
+        await client.data.CloseQueue(closing)
+        assert (await looking).status == cancelled
 
     reading(scenario)
 

@@ -20,6 +20,9 @@ from qm.api.gate.calls import session_epoch
 from qm.api.gate.errors import InvalidArgument, MsmqError, check
 from qm.api.gate.identity import Principal
 from qm.api.propose.proposer import Proposer
+from qm.cluster.cluster import Cluster
+from qm.model.messages.cursors import Cursor, CursorAnswer, CursorState
+from qm.model.queries import last_key
 from qm.model.values.commands import (
     CancelRequests,
     Command,
@@ -51,12 +54,14 @@ class Receiving:
 
     def __init__(
         self,
+        cluster: Cluster,
         proposer: Proposer,
         sessions: Sessions,
         handles: Handles,
         waits: Waits,
         bodies: Bodies,
     ) -> None:
+        self._cluster = cluster
         self._proposer = proposer
         self._sessions = sessions
         self._handles = handles
@@ -89,12 +94,13 @@ class Receiving:
             request.allow_peek_when_locked,
             session_epoch=number.session_epoch,
         )
-        if request.timeout_ms == 0 or selector.kind not in _WAITING_KINDS:
-            results = await self._at_once(run)
-        else:
+        may_wait = request.timeout_ms != 0 and selector.kind in _WAITING_KINDS
+        if may_wait:
             results = await self._waiting(run, request.timeout_ms, request.cursor, who)
+        else:
+            results = await self._at_once(run)
         if cursor is not None:
-            _advance(cursor, results)
+            self._advance(cursor.cursor, results, opened.queue_id, has_waited=may_wait)
         reply = await self._reply(results, count, request.view)
         is_current = cursor is not None and selector.kind is SelectorKind.EXACT
         if is_current and reply.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
@@ -189,6 +195,18 @@ class Receiving:
                 reply.ask_again_from = taken[part.count].number
         return reply
 
+    def _advance(
+        self, cursor: Cursor, results: Sequence[RequestResult], queue_id: int, *, has_waited: bool
+    ) -> None:
+        """Tell a cursor the result of its dequeue (3.2.7.4), and that its wait failed (3.2.7.6).
+
+        Waits belong to the call, so the cursor hears of one when it is over.
+        """
+        found = next((one.lookup_identifier for one in results if has_message(one)), None)
+        is_wait = has_waited and cursor.state is CursorState.UNREAD
+        if cursor.dequeued(found, no_wait=not is_wait) is CursorAnswer.WAITING:
+            cursor.wait_time_expired(last_key(self._cluster.view, queue_id))
+
     # Ends of reads -----------------------------------------------------------------------
 
     async def cancel(self, request: data_pb2.CancelRequest, who: Principal) -> data_pb2.CancelReply:
@@ -271,12 +289,6 @@ def _selector(request: data_pb2.ReceiveRequest, cursor: OpenCursor | None, count
             "count", "a cursor or a lookup identifier selects one message: count must be 1"
         )
     return selector
-
-
-def _advance(cursor: OpenCursor, results: Sequence[RequestResult]) -> None:
-    """Tell a cursor the result of its dequeue (3.2.7.4); waits belong to the call."""
-    found = next((one.lookup_identifier for one in results if has_message(one)), None)
-    cursor.cursor.dequeued(found, no_wait=True)
 
 
 def _first_of(run: ReceiveRun) -> ReceiveRun:

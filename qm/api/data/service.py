@@ -36,7 +36,7 @@ class Data(data_pb2_grpc.DataServicer):
         self._handles = Handles(cluster, self.proposer, self.sessions, self.waits)
         self._sending = Sending(cluster, self.proposer, self.sessions, examining)
         self._receiving = Receiving(
-            self.proposer, self.sessions, self._handles, self.waits, self.bodies
+            cluster, self.proposer, self.sessions, self._handles, self.waits, self.bodies
         )
         self._peeking = Peeking(cluster, self.sessions, self._handles, self.waits, self.bodies)
         self._streaming = Streaming(

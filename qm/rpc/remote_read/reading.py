@@ -16,7 +16,7 @@ from qm.api.convert.outcomes import has_message
 from qm.api.data.waits import Reader, Waits
 from qm.api.gate.errors import MsmqError
 from qm.cluster.cluster import Unavailable
-from qm.model.messages.cursors import Cursor
+from qm.model.messages.cursors import Cursor, CursorAnswer, CursorState
 from qm.model.queries import PositionInfo
 from qm.model.values.commands import Selector, SelectorKind
 from qm.model.values.results import RequestResult
@@ -30,6 +30,8 @@ TRY_AGAIN_AFTER_S: Final = 0.5
 FAILING_MAX_S: Final = 60.0
 """How long tries of one read may fail before it is answered (RP-A59)."""
 _WAITING_KINDS: Final = (SelectorKind.FIRST, SelectorKind.AFTER)
+_WAIT_ENDS: Final = (ErrorCode.MQ_ERROR_IO_TIMEOUT, ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
+"""Statuses of a wait that found nothing."""
 
 Found = RequestResult | PositionInfo
 Look = Callable[[], tuple[int, PositionInfo | None]]
@@ -213,6 +215,21 @@ class PendingRead:
                 self.called()
 
     # Ending ------------------------------------------------------------------------------
+
+    def tell(
+        self, cursor: Cursor, status: int, found: Found | None, last_key: Callable[[], int]
+    ) -> None:
+        """Tell its cursor how it ended; that a receive has waited the cursor hears only now."""
+        key = None if found is None else found.lookup_identifier
+        if self._look is None:
+            is_unread = cursor.state is CursorState.UNREAD
+            has_waited = is_unread and self._timeout_ms > 0 and status in _WAIT_ENDS
+            if cursor.dequeued(key, no_wait=not has_waited) is CursorAnswer.WAITING:
+                cursor.wait_time_expired(last_key())
+        elif key is not None:
+            cursor.message_available(key)
+        else:
+            cursor.wait_time_expired(last_key())
 
     def _time_out(self) -> None:
         self._end(ErrorCode.MQ_ERROR_IO_TIMEOUT)

@@ -398,7 +398,7 @@ class RemoteRead:
         opened.reads.pop(read.request, None)
         call.on_end = None
         if cursor is not None:
-            self._move_cursor(opened, given, cursor, found)
+            read.tell(cursor, status, found, partial(self._last_key, opened))
             if given.action == RECEIVE and status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
                 status = ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
         if given.action >= LOOKUP_PEEK[0] and given.action < PEEK_CURRENT and status:
@@ -418,15 +418,8 @@ class RemoteRead:
         ):
             opened.session.run(self._answer_later(call, given, read, found, columns))
 
-    def _move_cursor(
-        self, opened: OpenedQueue, given: StartIn, cursor: Cursor, found: Found | None
-    ) -> None:
-        if given.action == RECEIVE:
-            cursor.dequeued(None if found is None else found.lookup_identifier, no_wait=True)
-        elif found is not None:
-            cursor.message_available(found.lookup_identifier)
-        else:
-            cursor.wait_time_expired(last_key(self._ports.cluster.view, opened.queue_id))
+    def _last_key(self, opened: OpenedQueue) -> int:
+        return last_key(self._ports.cluster.view, opened.queue_id)
 
     async def _answer_later(
         self, call: Call, given: StartIn, read: PendingRead, found: Found, columns: MessageColumns

@@ -126,6 +126,35 @@ def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
     in_world(scenario)
 
 
+@pytest.mark.spec("DM-3.1.7.1.10-08")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_cursor_s_wait_that_failed_leaves_it_at_the_end(is_cancelled: bool) -> None:
+    """DM-A17: behind all that was there then, also what another had locked."""
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"lent")
+        reader, rival = await world.reader(), await world.reader()
+        handle, theirs = await reader.open(), await rival.open()
+        assert body(await rival.start(theirs)) == b"lent"
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        if is_cancelled:
+            given = reader.start_values(handle, cursor=cursor, timeout_ms=60_000)
+            wait = asyncio.ensure_future(reader.call(7, given))
+            await until(lambda: entries(world) == 2)
+            await reader.call(8, mqrr.RequestIn(handle, given.request))
+            assert (await wait).status == CANCELLED
+        else:
+            late = await reader.start(handle, cursor=cursor, timeout_ms=10)
+            assert late.status == TIMEOUT
+        assert await rival.end(theirs, NACK) == 0
+        assert (await reader.start(handle, cursor=cursor)).status == TIMEOUT
+        await client.send(ORDERS, b"later")
+        assert await reader.receive(handle, cursor=cursor) == b"later"
+        assert await reader.receive(handle) == b"lent"
+
+    in_world(scenario)
+
+
 @pytest.mark.spec("RR-3.1.1.3-02", "RR-3.1.4.9-04", "RR-3.1.4.9-05")
 def test_a_number_is_taken_while_its_call_waits() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
