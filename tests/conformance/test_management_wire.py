@@ -98,6 +98,76 @@ def test_values_stand_in_an_array_beside_that_of_their_identifiers() -> None:
         assert QMMGMT.operations[0].gives.unmarshal(raw)[1] == len(raw)
 
 
+COUNTED: dict[VarType, Any] = {
+    VarType.BLOB: b"\1\2\3",
+    VarType.VECTOR_UI1: b"\1\2\3",
+    VarType.VECTOR_UI2: [1, 2, 3],
+    VarType.VECTOR_I4: [1, -2, 3],
+    VarType.VECTOR_UI4: [1, 2, 3],
+    VarType.VECTOR_UI8: [1, 2, 3],
+    VarType.VECTOR_LPWSTR: ["a", "", "c"],
+    VarType.VECTOR_CLSID: [b"A" * 16, b"B" * 16, b"C" * 16],
+    VarType.VECTOR_VARIANT: [
+        Variant(VarType.UI1, 7),
+        Variant(VarType.LPWSTR, "x"),
+        Variant(VarType.VECTOR_VARIANT, [NULL]),
+    ],
+}
+
+
+@pytest.mark.spec("MQ-5-02", "MQ-2.2.16.8-01")
+def test_a_counted_array_has_as_many_elements_as_it_says() -> None:
+    assert {kind for kind in VarType if kind > VarType.VECTOR} | {VarType.BLOB} == {*COUNTED}
+    gives = QMMGMT.operations[0].gives
+    for kind, value in COUNTED.items():
+        raw = answering(Variant(kind, value))
+        assert gives.unmarshal(raw)[0].values == [Variant(kind, value)]
+        # One value: its tag in eight bytes, the tag again, the count, a pointer, the count again.
+        assert struct.unpack_from("<I4xH6xHxxI", raw) == (1, kind, kind, 3)
+        assert struct.unpack_from("<I", raw, 28) == (3,), kind
+        assert raw[24:28] != bytes(4)
+        for count in (0, 2, 4):
+            with pytest.raises(BadStub):
+                gives.unmarshal(raw[:20] + struct.pack("<I", count) + raw[24:])
+        with pytest.raises(BadStub):
+            gives.unmarshal(raw[:24] + bytes(8))  # elements, and no pointer to them
+        none = answering(Variant(kind, value[:0]))
+        assert struct.unpack_from("<I", none, 20) == (0,)
+        assert gives.unmarshal(none)[0].values == [Variant(kind, value[:0])]
+    # A text ends with its only NUL.
+    text = answering(Variant(VarType.LPWSTR, "ab"))
+    for other in ("abc", "a\0\0", "\0b\0"):
+        with pytest.raises(BadStub):
+            gives.unmarshal(text.replace("ab\0".encode("utf-16-le"), other.encode("utf-16-le")))
+
+
+@pytest.mark.spec("RP-C706-14.3.8-01")
+def test_a_union_that_is_not_what_its_switch_says_is_a_fault_of_its_own() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client)
+        caller = await world.caller(QMMGMT)
+        good = asking(named(ORDERS), COUNT)
+        public = asking(named(f"PUBLIC={GUID}"), COUNT)
+        assert bytes([1, 0, 0, 0, 1]) in public
+        machine = public.replace(bytes([1, 0, 0, 0, 1]), bytes([1, 0, 0, 0, 4]), 1)
+        with pytest.raises(Fault) as bad:
+            await caller.raw_call(QMMGMT, 0, machine)  # whose arm is a GUID, too
+        assert bad.value.status == 0x6F7
+        repeated = struct.pack("<H6xH", VarType.NULL, VarType.NULL)
+        for right, wrong in (
+            (bytes([2, 0, 2, 0]), bytes([2, 0, 1, 0])),  # MGMT_OBJECT
+            (bytes([3, 0, 0, 0, 3]), bytes([3, 0, 0, 0, 2])),  # QUEUE_FORMAT
+            (repeated, struct.pack("<H6xH", VarType.NULL, VarType.I2)),  # PROPVARIANT
+            (repeated, struct.pack("<H6xH", VarType.I2, VarType.NULL)),
+        ):
+            assert right in good
+            with pytest.raises(Fault) as bad:
+                await caller.raw_call(QMMGMT, 0, good.replace(right, wrong, 1))
+            assert bad.value.status == 0x6F7
+
+    in_world(scenario)
+
+
 @pytest.mark.spec("MQ-5-01", "MQ-5-03")
 def test_a_union_repeats_what_chooses_its_arm() -> None:
     for kind, value in ((VarType.UI4, 7), (VarType.UI1, 7), (VarType.LPWSTR, "x")):

@@ -389,6 +389,23 @@ def test_where_a_final_ack_goes_follows_from_the_message(world: World) -> None:
     assert {row.queue_manager for row, _ in final_acks(world)} == {PEER}
     found = {final.acknowledged_message_id: final.is_direct for _, final in final_acks(world)}
     assert found == {1: True, 2: False}
+    # So do order acks, of the first message of a sequence and of those behind it.
+    box = world.create("private$\\box", transactional=True)
+    by_number = PrivateQueueFormatNameId(
+        QueueHost.DESTINATION, world.record(box).private_queue_number
+    )
+    for number in (1, 2):
+        _, applied = world.arrive_applied(
+            packet(2 + number, to="private$\\box", sequence=(SEQUENCE, number, number - 1)),
+            packet(
+                4 + number,
+                to=by_number,
+                queue_manager_address=OWN,
+                sequence=(SEQUENCE + 1, number, number - 1),
+            ),
+        )
+        seen = [one.is_direct for one in applied.incoming_sequences.values()]
+        assert sorted(seen) == [False, True]
 
 
 # Acceptance --------------------------------------------------------------------------------

@@ -113,8 +113,17 @@ def test_retrieval_is_acknowledged_on_request() -> None:
     _, admin = asking(world, AcknowledgeFlags.PR)
     assert classes(world, admin) == []
     client = world.client()
-    client.receive(client.open(ORDERS, RECEIVE))
+    opened = client.open(ORDERS, RECEIVE)
+    client.receive(opened)
     assert classes(world, admin) == [MessageClass.ACK_RECEIVE]
+    # Also of some that are taken together, and have no end of their time.
+    asked: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": AcknowledgeFlags.PR},
+    }
+    world.arrive(packet(8), packet(9, **asked), packet(10), packet(11, **asked))
+    assert len(client.receive(opened, 4)) == 4
+    assert classes(world, admin) == [MessageClass.ACK_RECEIVE] * 3
 
 
 @pytest.mark.spec("MQ-2.2.19.3-05")

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from qm.model.values import commands
 from qm.model.values.effects import Applied
+from qm.model.values.elements import QueueAccessType
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from tests.conformance.test_model_directory import set_manager
@@ -83,7 +84,7 @@ def test_a_message_that_is_sent_here_is_available_acknowledged_and_ends_in_time(
     assert world.positions(orders) == {}
 
 
-@pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")
+@pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02", "MQ-2.2.19.2-06")
 @in_or_outside
 def test_no_time_to_be_received_ends_what_is_sent_here_at_once(
     world: World, is_transactional: bool
@@ -97,6 +98,60 @@ def test_no_time_to_be_received_ends_what_is_sent_here_at_once(
     assert kept.user_header.time_to_be_received == 0xFFFF_FFFF
     world.tick(0xFFFF_FFFF * 1000 + 1)
     assert len(world.positions(orders)) == 1
+
+
+@pytest.mark.spec("MQ-2.2.19.3-03", "MQ-2.2.19.3-04", "MQ-2.2.19.3-06", "MQ-2.2.19.2-06")
+@in_or_outside
+def test_what_is_sent_here_is_acknowledged_as_it_asks(world: World, is_transactional: bool) -> None:
+    orders = world.create("orders", transactional=is_transactional)
+    admin = world.create("admin")
+    client = world.client()
+    opened = client.open(ORDERS, QueueAccessType.RECEIVE_ACCESS)
+
+    def told(flags: AcknowledgeFlags, *, is_received: bool) -> list[int]:
+        """Classes of what is told of a message that is received, or else expires."""
+        before = len(world.messages(admin))
+        asked: dict[str, Any] = {"admin_queue": direct("admin"), "properties": {"flags": flags}}
+        sent(client, is_transactional, time_to_be_received=2, sent_time=NOW_S + later, **asked)
+        if is_received:
+            assert len(client.receive(opened)) == 1
+        world.tick(3_000)
+        assert world.positions(orders) == {}
+        return [one.properties.message_class for one in world.messages(admin)[before:]]
+
+    all_ = AcknowledgeFlags.PA | AcknowledgeFlags.PR | AcknowledgeFlags.NA | AcknowledgeFlags.NR
+    arrived, received = MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE
+    expired = MessageClass.NACK_RECEIVE_TIMEOUT
+    later = 0
+    for flags, taken, left in (
+        (all_, [arrived, received], [arrived, expired]),
+        (AcknowledgeFlags.PA, [arrived], [arrived]),
+        (AcknowledgeFlags.PR, [received], []),
+        (AcknowledgeFlags.NR, [], [expired]),
+        (AcknowledgeFlags.NA, [], []),
+    ):
+        for is_received, expected in ((True, taken), (False, left)):
+            assert told(flags, is_received=is_received) == expected
+            later += 3
+
+
+@pytest.mark.spec("MQ-2.2.19.1-06", "MQ-2.2.19.1-07")
+@in_or_outside
+def test_what_is_sent_here_is_in_order_of_priority(world: World, is_transactional: bool) -> None:
+    orders = world.create("orders", transactional=is_transactional)
+    client = world.client()
+    for ordinal, priority in enumerate((3, 0, 7, 3, 6), 1):
+        raw = bytearray(packet(0, sequence=(1, 1, 0) if is_transactional else None, priority=0))
+        raw[2] |= priority  # the codec writes none in a transaction
+        transaction = client.begin(f"t{ordinal}") if is_transactional else None
+        assert client.send(ORDERS, raw=bytes(raw), transaction=transaction).status == 0
+        if transaction is not None:
+            world.apply(commands.TxCommit(client.request(), transaction))
+    found = [(one.message_ordinal, 7 - (key >> 56)) for key, one in world.positions(orders).items()]
+    first = min(ordinal for ordinal, _ in found)
+    by_priority = [(2, 7), (4, 6), (0, 3), (3, 3), (1, 0)]
+    wanted = [(k, 0) for k in range(5)] if is_transactional else by_priority
+    assert [(ordinal - first, priority) for ordinal, priority in found] == wanted
 
 
 @pytest.mark.spec("DM-3.1.1.2-08")

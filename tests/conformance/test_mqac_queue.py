@@ -238,8 +238,19 @@ def test_peeks_pass_locked_messages_that_may_not_be_seen(service: MSMQService) -
         assert body(queue.PeekFirstByLookupId()) == "b"
         assert body(queue.PeekLastByLookupId()) == "e"
     assert body(queue.Receive(ReceiveTimeout=0)) == "c"  # no receiver's
-    last = queue.PeekLastByLookupId()
+    fourth, last = queue.PeekNextByLookupId(second), queue.PeekLastByLookupId()
+    assert fourth is not None
     assert last is not None
+    # By its own identifier, too, and in whichever order it is looked for.
+    taker.ReceiveByLookupId(fourth.LookupId, transaction)
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.PeekByLookupId(fourth.LookupId)
+    assert body(queue.PeekByLookupId(second)) == "b"
+    for locked in (second, fourth.LookupId):
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            queue.ReceiveByLookupId(locked)
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.ReceivePreviousByLookupId(last.LookupId)
     taker.ReceiveByLookupIdAllowPeek(last.LookupId, transaction)
     assert body(queue.PeekLastByLookupId()) == "e"
     transaction.Commit()

@@ -140,7 +140,7 @@ def test_positions_count_messages_and_recoverable_ones_apart() -> None:
     assert driven.state() is SessionState.OPEN
 
 
-@pytest.mark.spec("QB-3.1.1.3.1-02", "MQ-2.2.20.4-06")
+@pytest.mark.spec("QB-3.1.1.3.1-02", "MQ-2.2.20.4-06", "MQ-2.2.20.4-07")
 def test_counts_have_16_bits_and_go_on_behind_their_last() -> None:
     """QB-A7: an acceptor cannot recycle its session; its counts wrap in both directions."""
     driven = open_acceptor(SessionConfig(acknowledged_after_count=1))

@@ -57,6 +57,17 @@ def test_send_gate_is_the_smaller_window() -> None:
     driven = open_initiator(SessionConfig(window_size=3), window=64)
     driven.offer(1, 10)
     assert len(driven.out()) == 3
+    # A message that carries an acknowledgement is held to it like the others.
+    driven = open_acceptor(window=4, recoverable_ack_timeout_ms=1000)
+    driven.offer(1, 3)
+    assert len(driven.out()) == 3
+    driven.feed(message(1), message(2))
+    driven.session.commit(1)
+    driven.wait(0.8)
+    driven.offer(4, 2)
+    (last,) = driven.out()
+    assert isinstance(last, UserMessage)
+    assert last.session is not None
 
 
 @pytest.mark.spec("QB-3.1.7.1-01")
@@ -164,6 +175,16 @@ def test_base_and_flags_release_recoverable_messages() -> None:
     assert released(driven) == [3, 6]
     driven.feed(ack(6, 5, 0))
     assert released(driven) == [5]
+    # Also where express ones stand between them, and AckSequenceNumber comes with the base.
+    driven = open_initiator()
+    kinds = (KIND_RECOVERABLE, KIND_EXPRESS, *[KIND_RECOVERABLE] * 3)
+    mixed = [write_packet(message(number, kind)) for number, kind in enumerate(kinds, 1)]
+    driven.session.offer(range(1, 6), mixed)
+    driven.out()
+    driven.feed(ack(5, 2, 0b101))
+    assert released(driven) == [1, 2, 3, 5]
+    driven.feed(ack(5, 3, 0))
+    assert released(driven) == [4]
 
 
 @pytest.mark.spec("QB-3.1.5.5.3-02", "MQ-2.2.20.4-07")
@@ -252,6 +273,7 @@ def test_a_message_that_leaves_late_in_the_period_carries_the_acknowledgement() 
     assert last.session is None
 
 
+@pytest.mark.spec("QB-2.2.4-01")
 def test_order_acks_carry_no_session_header() -> None:
     driven = open_acceptor(recoverable_ack_timeout_ms=1000)
     driven.feed(message(1), message(2))

@@ -225,6 +225,10 @@ def test_first_recoverable_message_shortens_the_timer() -> None:
     driven.wait(1)
     driven.feed(message(4))
     assert driven.session.next_timer() == pytest.approx(driven.now + 0.6)
+    # Express ones that come with it change nothing.
+    driven = open_acceptor(recoverable_ack_timeout_ms=600)
+    driven.feed(message(1, KIND_EXPRESS), message(2), message(3, KIND_EXPRESS))
+    assert driven.session.next_timer() == NOW + 0.6
 
 
 def test_timers_that_are_called_early_do_nothing() -> None:

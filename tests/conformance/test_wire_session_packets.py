@@ -450,6 +450,11 @@ def test_acknowledgments_are_told_from_messages() -> None:
         packet = raw.read(ack_packet(message_class, FINAL_BODY))
         assert isinstance(packet, FinalAck)
         assert packet.message_class == message_class
+    for name in ("TCP:1.2.3.4", "tcp:10.0.0.9"):
+        for kind, body in ((0xFF, ORDER_BODY), (0x4000, FINAL_BODY)):
+            direct = raw.direct(f"{name}\\private$\\order_queue$")
+            packet = raw.read(ack_packet(kind, body, user_flags=MP | raw.DQ_DIRECT, names=direct))
+            assert isinstance(packet, OrderAck if kind == 0xFF else FinalAck)
     # Reserved BaseHeader bits are no flags, and a hop on the way changes the hop count.
     marked = ack_packet(0xFF, ORDER_BODY, base_flags=0x0040, user_flags=MP | raw.DQ_PRIVATE | 2)
     packet = raw.read(marked)

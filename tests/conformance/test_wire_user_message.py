@@ -7,6 +7,7 @@ from struct import pack
 import msgspec
 import pytest
 
+from qm.wire.errors import ProtocolError
 from qm.wire.headers.debug_header import DebugHeader
 from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
@@ -17,6 +18,13 @@ from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.framer import Framer
 from qm.wire.packets.packet import write_packet
+from qm.wire.packets.peek import (
+    peek_head,
+    properties_offset,
+    security_header_offset,
+    transaction_header_offset,
+)
+from qm.wire.packets.soundness import PacketJudge
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.identifiers import TxSequenceId
 from qm.wire.structures.queue_name import PublicQueueFormatName
@@ -50,7 +58,7 @@ PARTS = (
 SESSION = pack("<HHIHHHH", 9, 0, 0, 0, 0, 64, 0)
 
 
-@pytest.mark.spec("MQ-2.2.20-02", "MQ-2.2.20-04")
+@pytest.mark.spec("MQ-2.2.20-02", "MQ-2.2.20-04", "MQ-2.2.18-01")
 def test_headers_stand_in_document_order() -> None:
     header = msgspec.structs.replace(FULL.user_header, sent_time=0x6592_0080, message_id=0x4D2)
     message = msgspec.structs.replace(FULL, user_header=header)
@@ -85,6 +93,38 @@ def test_headers_stand_in_document_order() -> None:
         fields = raw.written(without)
         for field, (where, flag) in optional.items():
             assert fields[where][flag] == int(field != missing)
+
+
+@pytest.mark.spec("MQ-2.2.20-02")
+def test_headers_are_found_in_that_order_without_reading_the_packet() -> None:
+    rest = {"debug": None, "soap": None, "multi_queue_format": None, "session": None}
+    for left_out in ((), ("transaction",), ("security",), ("transaction", "security")):
+        for start in (0, 3):
+            message = msgspec.structs.replace(FULL, **dict.fromkeys(left_out))
+            encoded = bytes(start) + write_packet(message)
+            head, at = peek_head(encoded, start), start + 16 + 48
+            if message.transaction is not None:
+                assert transaction_header_offset(encoded, start, head) == at
+                at += len(PARTS[1])
+            if message.security is not None:
+                assert security_header_offset(encoded, start, head) == at
+                at += len(PARTS[2])
+            assert properties_offset(encoded, start, head) == at
+        # A judge that knows the shape does not read it again.
+        message = msgspec.structs.replace(FULL, **rest, **dict.fromkeys(left_out))
+        encoded, judge = write_packet(message), PacketJudge()
+        assert judge.judge(encoded, 0, len(encoded)) == message
+        assert judge.judge(encoded, 0, len(encoded)) is None
+    _, transaction, security, properties = PARTS[:4]
+    judge, flags = PacketJudge(), MP | 1 << 5 | 1 << 19 | 1 << 20
+    user = raw.user(flags, b"", address=bytes(16))
+    right = raw.message(user, transaction, security, properties, flags=0)
+    for _ in range(2):
+        judge.judge(right, 0, len(right))
+    for wrong in ((security, transaction, properties), (transaction, properties, security)):
+        encoded = raw.message(user, *wrong, flags=0)
+        with pytest.raises(ProtocolError):
+            judge.judge(encoded, 0, len(encoded))
 
 
 @pytest.mark.spec("MQ-2.2.20-03")

@@ -464,6 +464,12 @@ def test_a_signature_covers_header_body_padding_and_trailer() -> None:
 def test_answers_are_padded_signed_and_verified(size: int) -> None:
     client = bound()
     who = client.logged_on()
+    # Where the trailer of a request begins is the client's choice.
+    for given in range(3, 20):
+        assert client.send(request(client, who, b"abcd" * 5, pad=given)) == []
+        call = client.call()
+        assert call.stub == b"abcd" * 5
+        client.connection.forget(call)
     assert client.send(request(client, who, b"abcd")) == []
     answers = client.respond(client.call(), bytes(size))
     stubs = []

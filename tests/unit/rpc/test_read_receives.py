@@ -176,13 +176,14 @@ def test_what_is_answered_is_lent_in_the_cluster_by_handle_and_number() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one", b"two", b"three", b"four")
         reader, rival = await world.reader(), await world.reader()
-        handle, other = await reader.open(), await reader.open()
+        handle, other, third = [await reader.open() for _ in range(3)]
         theirs = await rival.open()
         one, *_ = await keys_of(reader, handle, 1)
-        # One number under two handles: two entries.
+        # One number under three handles: three entries.
         for at, action, lookup, text in (
             (handle, TAKE_AT, one, b"one"),
             (other, TAKE_AFTER, one, b"two"),
+            (third, TAKE_BEFORE, LAST, b"four"),
         ):
             found = await reader.start(at, action, lookup=lookup, request=7)
             assert body(found) == text
@@ -194,6 +195,8 @@ def test_what_is_answered_is_lent_in_the_cluster_by_handle_and_number() -> None:
         assert body(await rival.start(theirs, PEEK_CURRENT)) == b"one"
         assert await reader.end(other, ACK, request=7) == 0
         assert await rival.receive(theirs, action=TAKE_AFTER, lookup=one) == b"three"
+        assert await reader.end(third, NACK, request=7) == 0
+        assert await rival.receive(theirs, action=TAKE_BEFORE, lookup=LAST) == b"four"
 
     in_world(scenario)
 

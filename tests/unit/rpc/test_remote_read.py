@@ -87,6 +87,9 @@ def test_the_example_of_the_text_delivers_one_message() -> None:
         assert await reader.end(handle) == INVALID_HANDLE
         assert await reader.receive(handle) == b"two"
         assert (await reader.start(handle)).status == TIMEOUT
+        # They are gone for good, not only from who had them.
+        asked = control_pb2.GetQueueRequest(queue=control_pb2.QueueName(name=ORDERS))
+        assert (await client.queues.GetQueue(asked)).message_count == 0
         result = await reader.call(3, mqrr.Handle(handle))
         assert (result.handle, result.status) == (NIL, 0)
         with pytest.raises(Fault) as gone:

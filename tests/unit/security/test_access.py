@@ -157,12 +157,20 @@ def default_entries_in_order() -> None:
     )
     assert made.dacl == Acl(
         (
-            Ace(ACE_ALLOWED, 0, 0x00020024, EVERYONE),
-            Ace(ACE_ALLOWED, 0, 0x4, ANONYMOUS),
+            Ace(ACE_ALLOWED, 0, 0x00020024, sid_from_text("S-1-1-0")),
+            Ace(ACE_ALLOWED, 0, 0x4, sid_from_text("S-1-5-7")),
             Ace(ACE_ALLOWED, 0, 0x00020020, MACHINE),
             Ace(ACE_ALLOWED, 0, 0x000F003F, ALICE),
         )
     )
+    # Who is granted nothing of its own is not in it.
+    guest = default_queue_descriptor(
+        GUEST, is_domain_user=True, machine=MACHINE, is_reachable_by_srmp=True
+    )
+    assert guest.dacl is not None
+    assert [one.sid for one in guest.dacl.entries] == [
+        *(sid_from_text("S-1-1-0"), sid_from_text("S-1-5-7"), MACHINE),
+    ]
     plain = default_queue_descriptor(ALICE, is_domain_user=True)
     assert made.owner == plain.owner == ALICE
     assert plain.dacl == Acl(

@@ -103,6 +103,7 @@ def test_receiving_across_the_wrap() -> None:
         seen += 20
 
 
+@pytest.mark.spec("MQ-2.2.20.4-07")
 def test_more_than_32_messages_across_the_wrap() -> None:
     cursors = ReceiveCursors()
     cursors.arrived(bytes([KIND_RECOVERABLE]) * U16, 0)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from struct import pack
+import contextlib
+from struct import error, pack, unpack_from
 
 import pytest
 
+from qm.session.framing import may_be_acknowledgement, message_run
 from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.headers.user_header import FLAG_HH, FLAG_MP, FLAG_MQ, FLAG_SH, FLAG_TH
 from qm.wire.packets.packet import Packet, parse_packet, write_packet
+from qm.wire.packets.peek import user_header_end
+from qm.wire.packets.soundness import PacketJudge
 from qm.wire.packets.user_message import UserMessage
 from tests.decoder.decode import BadBytesError, Fields, decode
 from tests.decoder.spoken import flat, spoken
@@ -20,6 +25,8 @@ MP = 0x0020_0000
 DQ_PRIVATE = 3 << 10
 DQ_DIRECT = 7 << 10
 PRIVATE_9 = pack("<I", 9)
+RESERVED_FLAGS = 0xFEC0
+"""Of BaseHeader."""
 
 
 def base(
@@ -131,7 +138,41 @@ def read(raw: bytes) -> Packet:
         pytest.fail(f"refused: {error}")
     assert after == len(raw)
     agree(raw, packet)
+    offsets, kinds = [0], bytearray()
+    stop = message_run(raw, 0, len(raw), offsets, kinds)
+    if isinstance(packet, UserMessage) and packet.session is None:
+        assert stop or may_be_acknowledgement(raw, 0)
+        assert experienced(raw).judge(raw, 0, len(raw)) in (None, packet)
+    elif not unpack_from("<H", raw, 2)[0] & RESERVED_FLAGS:
+        # With one of them sessions take an OrderAck or FinalAck for an ordinary message.
+        assert not stop, "it is no ordinary message"
     return packet
+
+
+def experienced(raw: bytes) -> PacketJudge:
+    """A judge that has seen a sound message with this UserHeader, so that it judges by shape."""
+    judge = PacketJudge()
+    try:
+        (flags,) = unpack_from("<I", raw, 16 + 44)
+        headers = [raw[16 : user_header_end(raw, 0, flags)]]
+    except (ProtocolError, error):
+        return judge
+    optional = (
+        (FLAG_TH, pack("<IIIII", 0, 7, 1, 5, 4)),
+        (FLAG_SH, pack("<HHHHII", 1, 4, 0, 0, 0, 0) + b"sid!"),
+        (FLAG_MP, properties()),
+        (FLAG_HH, pack("<HHIHHI", 0x320, 0, 0, 0x384, 0, 0)),
+        (
+            FLAG_MQ,
+            b"".join(pack("<IHHI", 12, each, 0, 0) for each in (0x64, 0xC8, 0x12C))
+            + pack("<HHI", 0x15E, 0, 0),
+        ),
+    )
+    headers += [header for flag, header in optional if flags & flag or flag == FLAG_MP]
+    known = message(*headers, flags=raw[2] & 7)
+    with contextlib.suppress(ProtocolError):
+        judge.judge(known, 0, len(known))
+    return judge
 
 
 def read_message(raw: bytes) -> UserMessage:
@@ -144,6 +185,12 @@ def refused(raw: bytes) -> ProtocolError:
     """Return the error with which a packet is refused."""
     with pytest.raises(ProtocolError) as raised:
         parse_packet(raw, 0, len(raw))
+    # What sessions take in runs, and judge by its shape, is no other.
+    offsets, kinds = [0], bytearray()
+    if message_run(raw, 0, len(raw), offsets, kinds):
+        assert offsets == [0, len(raw)]
+        with pytest.raises(ProtocolError):
+            experienced(raw).judge(raw, 0, len(raw))
     return raised.value
 
 

@@ -22,6 +22,7 @@ from qm.wire.packets.patch import (
     patch_message_id,
     patch_sent_time,
     patch_sequence,
+    patch_transaction,
 )
 from qm.wire.packets.peek import (
     effective_priority,
@@ -58,6 +59,7 @@ def destination_key(message: UserMessage) -> bytes:
     return b"\x00"
 
 
+@pytest.mark.spec("MQ-2.2.18-01")
 @relaxed
 @given(message=strategies.user_messages, start=st.integers(0, 9))
 def test_peeking_sees_what_parsing_sees(message: UserMessage, start: int) -> None:
@@ -141,6 +143,9 @@ sequences = st.tuples(
 )
 
 
+@pytest.mark.spec(
+    "MQ-2.2.19.1-10", "MQ-2.2.19.1-15", "MQ-2.2.20.5-06", "MQ-2.2.20.5-07", "MQ-2.2.20.5-08"
+)
 @relaxed
 @given(
     message=strategies.user_messages,
@@ -148,6 +153,7 @@ sequences = st.tuples(
     sent_time=strategies.u32,
     sequence=sequences,
     session=strategies.session_headers,
+    marks=st.tuples(st.integers(0, 0xF_FFFF), st.booleans(), st.booleans()),
     start=st.integers(0, 5),
 )
 def test_patching_writes_what_writing_the_changed_value_writes(
@@ -156,6 +162,7 @@ def test_patching_writes_what_writing_the_changed_value_writes(
     sent_time: int,
     sequence: tuple[TxSequenceId, int, int],
     session: SessionHeader,
+    marks: tuple[int, bool, bool],
     start: int,
 ) -> None:
     buffer = bytearray(b"\xee" * start + write_packet(message) + b"\xee" * 5)
@@ -168,11 +175,16 @@ def test_patching_writes_what_writing_the_changed_value_writes(
     changed = msgspec.structs.replace(message, user_header=header)
     if message.transaction is not None:
         patch_sequence(view, start, *sequence)
+        number, is_first, is_last = marks
+        patch_transaction(view, start, transaction_id=number, is_first=is_first, is_last=is_last)
         transaction = msgspec.structs.replace(
             message.transaction,
             tx_sequence_id=sequence[0],
             tx_sequence_number=sequence[1],
             previous_tx_sequence_number=sequence[2],
+            transaction_id=number,
+            is_first=is_first,
+            is_last=is_last,
         )
         changed = msgspec.structs.replace(changed, transaction=transaction)
     assert buffer == b"\xee" * start + write_packet(changed) + b"\xee" * 5

@@ -180,7 +180,7 @@ def test_who_is_known_by_queue_manager_is_everyone(world: World) -> None:
         (PLAIN, False, QueuePrivacyLevel.BODY, BAD_ENCRYPTION),
     ],
 )
-@pytest.mark.spec("QB-3.1.5.8.3-14", "QB-3.1.5.8.3-09", "MQ-2.3.1.12-01")
+@pytest.mark.spec("QB-3.1.5.8.3-14", "QB-3.1.5.8.3-09", "MQ-2.3.1.12-01", "MQ-2.2.20.6-06")
 def test_bodies_are_judged_by_what_the_edge_could_do(
     world: World, facts: Facts, is_encrypted: bool, level: QueuePrivacyLevel, verdict: int
 ) -> None:

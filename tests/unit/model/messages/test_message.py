@@ -40,6 +40,7 @@ from qm.wire.structures.queue_name import (
     QueueHost,
     SameAsAdminQueue,
 )
+from tests.unit.wire.raw import written
 from tests.unit.wire.strategies import user_messages
 
 OWN, HERE, THERE = b"O" * 16, b"H" * 16, b"T" * 16
@@ -240,6 +241,10 @@ def test_tracing_and_lists_of_queues() -> None:
     assert (untold.is_traced, untold.debug) == (False, DebugHeader(b"R" * 16))
     nowhere = packet_of(with_(tracing_requested=True))
     assert (nowhere.is_traced, nowhere.debug) == (True, DebugHeader(None))
+    for told, queue_type in ((traced, 1), (with_(tracing_requested=True), 0)):
+        fields = written(packet_of(told))["DebugHeader"]
+        assert fields["Flags.QT"] == queue_type
+        assert fields.get("QueueIdentifier") == ((b"R" * 16).hex() if queue_type else None)
     several = with_(
         destination_multi_queue_format_name=(
             "DIRECT=OS:far\\q",
