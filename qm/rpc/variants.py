@@ -12,6 +12,7 @@ from qm.rpc.ndr.types import (
     I16,
     I32,
     I64,
+    SMALL,
     U8,
     U16,
     U32,
@@ -29,6 +30,7 @@ from qm.wire.enums import VarType
 TEXT_MAX_CHARS: Final = 65_535
 VECTOR_ELEMENTS_MAX: Final = 65_536
 _ALIGNMENT: Final = 8
+_TRUE: Final = 0xFFFF
 
 
 class Variant(msgspec.Struct):
@@ -38,11 +40,26 @@ class Variant(msgspec.Struct):
     value: Any = None
 
 
+class VariantBool(Type[bool]):
+    """VARIANT_BOOL [MS-MQMQ 2.2.14]."""
+
+    alignment = 2
+    size_min = 2
+
+    @override
+    def read(self, reader: Reader) -> bool:
+        return U16.read(reader) != 0
+
+    @override
+    def write(self, writer: Writer, value: bool) -> None:
+        U16.write(writer, _TRUE if value else 0)
+
+
 _SCALARS: Final[dict[VarType, Type[Any]]] = {
     VarType.I2: I16,
     VarType.I4: I32,
-    VarType.BOOL: U16,
-    VarType.I1: U8,
+    VarType.BOOL: VariantBool(),
+    VarType.I1: SMALL,
     VarType.UI1: U8,
     VarType.UI2: U16,
     VarType.UI4: U32,

@@ -1,7 +1,13 @@
 """PROPVARIANT, VARIANT_BOOL, BLOB and counted arrays (MS-MQMQ 2.2.12 to 2.2.17)."""
 
+from struct import pack, unpack_from
+
+import msgspec
 import pytest
 
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import Parameters
+from qm.rpc.variants import PROPVARIANT, Variant
 from qm.wire.enums import VarType
 from qm.wire.errors import ProtocolError
 from qm.wire.rpc.variant import (
@@ -37,6 +43,66 @@ def check(kind: VarType, value: VariantValue, body: bytes | str) -> None:
     assert parse(raw) == PropVariant(kind, value)
     for size in range(len(raw)):
         assert is_refused(raw[:size])
+    is_carried(kind, value, raw[8:])
+
+
+# The same values as parameters of calls ---------------------------------------------------------
+
+
+class Held(msgspec.Struct):
+    value: Variant
+
+
+PARAMETER = Parameters(Held, {"value": PROPVARIANT})
+WIDTHS = {V.VECTOR_UI1: 1, V.VECTOR_UI2: 2, V.VECTOR_I4: 4, V.VECTOR_UI4: 4, V.VECTOR_UI8: 8}
+"""Of the elements of arrays that hold nothing but numbers."""
+
+
+def carried(value: object) -> object:
+    """A value as calls carry it: lists for tuples, and their own kind of variants."""
+    if isinstance(value, PropVariant):
+        return Variant(value.vartype, carried(value.value))
+    return [carried(each) for each in value] if isinstance(value, tuple) else value
+
+
+def is_carried(kind: VarType, value: VariantValue, arm: bytes) -> None:
+    """Check that a parameter of this type has the same content as the storage form's `arm`."""
+    stub = PARAMETER.marshal(Held(Variant(kind, carried(value))))
+    assert PARAMETER.unmarshal(stub) == (Held(Variant(kind, carried(value))), len(stub))
+    # Reserved bytes are sent as zeros, and are not looked at; the type stands there once more.
+    assert stub[:10] == pack("<H6xH", kind, kind)
+    for at in range(2, 8):
+        marked = stub[:at] + b"\xaa" + stub[at + 1 :]
+        assert PARAMETER.unmarshal(marked)[0].value == Variant(kind, carried(value))
+    for other in (V.EMPTY, V.UI4, V.LPWSTR, 12, 0x1002):
+        if other != kind:
+            with pytest.raises(BadStub):
+                PARAMETER.unmarshal(stub[:8] + pack("<H", other) + stub[10:])
+            with pytest.raises(BadStub):
+                PARAMETER.unmarshal(pack("<H", other) + stub[2:])
+    for size in range(len(stub)):
+        with pytest.raises(BadStub):
+            PARAMETER.unmarshal(stub[:size])
+    if kind is V.BLOB or kind > V.VECTOR:
+        (count,) = unpack_from("<I", stub, 12)
+        for other in (count - 1 & 0xFFFF_FFFF, count + 1):
+            with pytest.raises(BadStub):
+                PARAMETER.unmarshal(stub[:12] + pack("<I", other) + stub[16:])
+    if kind in (V.EMPTY, V.NULL):
+        assert len(stub) == 10
+    elif kind is V.BLOB or kind in WIDTHS:
+        # Its count, a pointer, and then a conformant array with the same count.
+        assert (stub[12:16], stub[20:24], stub[24:]) == (arm[:4], arm[:4], arm[4:])
+    elif kind in (V.LPWSTR, V.CLSID):
+        text = arm[:4] + bytes(4) + arm if kind is V.LPWSTR else arm
+        assert (stub[12:16] != bytes(4), stub[16:]) == (True, text)
+    elif kind > V.VECTOR:
+        assert (stub[12:16], stub[20:24]) == (arm[:4], arm[:4])
+    else:
+        assert stub[10:] == bytes(-10 % len(arm)) + arm
+
+
+# -------------------------------------------------------------------------------------------------
 
 
 def is_refused(raw: bytes) -> bool:
@@ -102,6 +168,7 @@ def _what_all_rows_stand_on() -> None:
     }.items():
         assert write_propvariant(variant) == bytes.fromhex(raw)
         assert parse(bytes.fromhex(raw)) == variant
+        is_carried(variant.vartype, variant.value, bytes.fromhex(raw)[8:])
     too_many = VARIANT_ELEMENTS_MAX + 1
     assert not is_refused(raw_variant(0x1012, (too_many - 1).to_bytes(4, "little") + bytes(131072)))
     assert is_refused(raw_variant(0x1012, too_many.to_bytes(4, "little") + bytes(131074)))

@@ -111,6 +111,8 @@ class Scalar(Type[int]):
 
 
 U8: Final = Scalar("B")
+SMALL: Final = Scalar("b")
+"""A signed byte."""
 U16: Final = Scalar("H")
 I16: Final = Scalar("h")
 U32: Final = Scalar("I")
