@@ -268,6 +268,42 @@ def test_strings_of_the_management_protocol_are_numbers(service: MSMQService) ->
     assert outgoing(service).TransactionalStatus == XACT_STATUS.MQ_XACT_STATUS_UNKNOWN
 
 
+@pytest.mark.spec(
+    "MQ-2.3.12.3-01", "MQ-2.3.12.4-01", "MQ-2.3.12.5-01", "MQ-2.3.12.6-01", "MQ-2.3.11.4-01"
+)
+def test_the_control_plane_has_the_strings_of_the_management_protocol(
+    service: MSMQService,
+) -> None:
+    asked = service.manager.management("")
+
+    def told(name: str) -> list[Any]:
+        properties = (Property.TYPE, Property.LOCATION, Property.XACT, Property.FOREIGN)
+        return [asked.queue_info(name, each) for each in properties]
+
+    for is_transactional, transacted in ((False, "NO"), (True, "YES")):
+        info = made(service, is_transactional=is_transactional)
+        queue = opened(info)
+        assert told(info.FormatName or "") == ["PRIVATE", "LOCAL", transacted, "NO"]
+        queue.Close()
+    public = info_of(service, path="QUORATE\\told")
+    public.Create()
+    queue = opened(public)
+    assert told(public.FormatName or "") == ["PUBLIC", "LOCAL", "NO", "NO"]
+    queue.Close()
+    public.Delete()
+    dead = "DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER"
+    queue = opened(info_of(service, name=dead))
+    assert told(dead) == ["MACHINE", "LOCAL", "NO", "NO"]
+    queue.Close()
+    assert told(outgoing(service).FormatName) == ["PRIVATE", "REMOTE", "UNKNOWN", "UNKNOWN"]
+    connected = MachineManagementProperty.CONNECTED
+    assert asked.machine_info(connected) == "CONNECTED"
+    asked.act_on_machine("DISCONNECT")
+    assert asked.machine_info(connected) == "DISCONNECTED"
+    asked.act_on_machine("CONNECT")
+    assert asked.machine_info(connected) == "CONNECTED"
+
+
 def test_a_public_queue_is_one(service: MSMQService) -> None:
     info = info_of(service, path="QUORATE\\managed")
     info.Create()
@@ -474,7 +510,9 @@ def test_an_outgoing_queue_s_state_and_hops(service: MSMQService) -> None:
     assert out.State == QUEUE_STATE.MQ_QUEUE_STATE_ONHOLD
 
 
-@pytest.mark.spec("AC-3.5.4.1.4-01", "AC-3.5.4.1.5-01", "AC-4.3-01", "AC-3.3.6.3-01")
+@pytest.mark.spec(
+    "AC-3.5.4.1.4-01", "AC-3.5.4.1.5-01", "AC-4.3-01", "AC-3.3.6.3-01", "MQ-2.3.12.11-01"
+)
 def test_an_outgoing_queue_is_held_and_released(service: MSMQService) -> None:
     out = outgoing(service)
     for act, is_held in ((out.Pause, True), (out.Resume, False), (out.EodResend, False)):

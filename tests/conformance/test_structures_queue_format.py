@@ -1,5 +1,8 @@
 """QUEUE_FORMAT with its types, suffixes and arms (MS-MQMQ 2.2.6, 2.2.7, 2.2.9, 2.2.11)."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from qm.names import (
@@ -15,6 +18,18 @@ from qm.names import (
     PublicName,
     SystemQueue,
     parse_format_name,
+)
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import Arm, Parameters
+from qm.rpc.queue_formats import (
+    QUEUE_FORMAT,
+    ListId,
+    MulticastAddress,
+    NotAName,
+    PrivateId,
+    WireFormat,
+    format_of,
+    name_of,
 )
 from qm.wire.enums import QueueFormatFlags, QueueFormatType, QueueSuffixType
 from qm.wire.errors import ProtocolError, ValueOutOfRange
@@ -70,6 +85,58 @@ def faulty_field(raw: bytes) -> str | None:
     return None
 
 
+class Held(msgspec.Struct):
+    format: WireFormat
+
+
+PARAMETER = Parameters(Held, {"format": QUEUE_FORMAT})
+VALUE: dict[QueueFormatType, Any] = {
+    Q.UNKNOWN: None,
+    Q.PUBLIC: GUID,
+    Q.PRIVATE: PrivateId(GUID, 0xF),
+    Q.DIRECT: "OS:host\\q",
+    Q.MACHINE: GUID,
+    Q.CONNECTOR: GUID,
+    Q.DL: ListId(GUID, "corp.example"),
+    Q.MULTICAST: MulticastAddress(0x0302_01EA, 8001),
+    Q.SUBQUEUE: "OS:host\\q;sub",
+}
+"""Arms as calls carry them."""
+
+
+def is_carried(text: str, head: bytes) -> None:
+    """Check that a call's parameter for this name begins as the storage form does."""
+    name = parse_format_name(text)
+    assert not isinstance(name, MultipleElementName)
+    stub = PARAMETER.marshal(Held(format_of(name)))
+    assert stub[:4] == head[:4]
+    assert stub[4] == head[0], "the type once more"
+    found, end = PARAMETER.unmarshal(stub[:2] + b"\xff\xff" + stub[4:])
+    assert (name_of(found.format), end) == (name, len(stub))
+    assert is_refused_as_parameter(stub[:1] + bytes([stub[1] ^ 0x40]) + stub[2:])
+    for number in (0, 9, 0xFF):
+        assert is_refused_as_parameter(bytes([number]) + stub[1:4] + bytes([number]) + stub[5:])
+
+
+def is_refused_as_parameter(stub: bytes) -> bool:
+    """Whether no name is read from a call's parameter."""
+    try:
+        name_of(PARAMETER.unmarshal(stub)[0].format)
+    except (BadStub, NotAName):
+        return True
+    return False
+
+
+def accepted_as_parameter(suffix_and_flags: int, **other: str) -> set[int]:
+    """The types of which a call's parameter with this m_SuffixAndFlags is a name."""
+    found = set()
+    for kind, value in (VALUE | {Q[name]: text for name, text in other.items()}).items():
+        stub = PARAMETER.marshal(Held(WireFormat(kind, suffix_and_flags, 0, Arm(kind, value))))
+        if not is_refused_as_parameter(stub):
+            found.add(int(kind))
+    return found
+
+
 def accepted(suffix_and_flags: int, arm: dict[QueueFormatType, bytes] | None = None) -> set[int]:
     """The types that are read with this m_SuffixAndFlags."""
     found = set()
@@ -103,6 +170,7 @@ def _what_all_rows_stand_on() -> None:
         assert not isinstance(name, MultipleElementName)
         assert write_queue_format(queue_format_of_name(name)) == raw
         assert name_of_queue_format(parse(raw)) == name
+        is_carried(text, raw)
     assert DlId(GUID) == DlId(GUID, "")
     assert QueueFormat(Q.UNKNOWN) == QueueFormat(Q.UNKNOWN, S.NONE, None)
     with pytest.raises(ValueOutOfRange, match="QUEUE_FORMAT"):
@@ -138,6 +206,11 @@ def test_m_qft_is_one_of_nine_types() -> None:
         assert write_queue_format(value)[0] == kind
     for number in range(9, 0x100):
         assert faulty_field(bytes((number, 0, 0, 0)) + GUID) == "QUEUE_FORMAT.m_qft"
+    # In a call the union repeats it, and has to.
+    stub = PARAMETER.marshal(Held(WireFormat(Q.PUBLIC, 0, 0, Arm(Q.PUBLIC, GUID))))
+    assert not is_refused_as_parameter(stub)
+    assert is_refused_as_parameter(stub[:4] + bytes([Q.CONNECTOR]) + stub[5:])
+    assert is_refused_as_parameter(bytes([Q.CONNECTOR]) + stub[1:])
 
 
 @pytest.mark.spec("MQ-2.2.7-01", "MQ-2.2.7-12")
@@ -189,6 +262,13 @@ def test_the_suffix_is_the_low_half_and_the_flags_are_the_high_half() -> None:
 @pytest.mark.spec("MQ-2.2.7-04", "MQ-2.2.7-05", "MQ-2.2.7-06", "MQ-2.2.7-07")
 def test_the_types_that_each_suffix_allows() -> None:
     assert accepted(0x00) == {0, 1, 2, 3, 5, 6, 7, 8}
+    # A call has to name a queue; the type of a subqueue has its own suffix there.
+    assert accepted_as_parameter(0x00) == {1, 2, 3, 5, 6, 7, 8}
+    assert accepted_as_parameter(0x81) == {1, 2, 3, 4}
+    assert accepted_as_parameter(0x80) == accepted_as_parameter(0x01) == set()
+    for suffix in (0x82, 0x83):
+        assert accepted_as_parameter(suffix, DIRECT="OS:host\\SYSTEM$") == {3, 4}
+        assert accepted_as_parameter(suffix & 0x0F, DIRECT="OS:host\\SYSTEM$") == set()
     assert accepted(0x80) == set()
     # Narrower than the section, as the guide's profile is: 0 and 8 have no journal.
     assert accepted(0x81) == {1, 2, 3, 4}
@@ -200,6 +280,11 @@ def test_the_types_that_each_suffix_allows() -> None:
 
 @pytest.mark.spec("MQ-2.2.7-08", "MQ-2.2.7-09")
 def test_the_suffixes_of_one_type() -> None:
+    assert accepted_as_parameter(0x04) == {5}
+    assert accepted_as_parameter(0x05) == {8}
+    assert accepted_as_parameter(0x85) == set()
+    for suffix in range(6, 0x10):
+        assert accepted_as_parameter(suffix) == accepted_as_parameter(suffix | 0x80) == set()
     assert accepted(0x04) == {5}
     assert accepted(0x84) == {5}
     assert accepted(0x05) == {8}

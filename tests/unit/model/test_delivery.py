@@ -88,7 +88,7 @@ TRANSACTIONAL: dict[str, object] = {"sequence": (1, 1, 0)}
 JOURNALED = {"has_positive_journaling": True, "has_negative_journaling": True}
 
 
-@pytest.mark.spec("DM-3.1.1.12-16")
+@pytest.mark.spec("DM-3.1.1.12-16", "QB-3.1.5.5.2-01", "QB-3.1.5.5.3-01")
 def test_a_plain_message_is_done_when_its_session_acknowledged_it(sender: Sender) -> None:
     sender.send(2)
     sender.send(1, has_positive_journaling=True)
@@ -166,6 +166,7 @@ def test_numbers_are_given_once_and_count_on(sender: Sender) -> None:
     ]
 
 
+@pytest.mark.spec("QB-3.1.5.6-03", "QB-3.1.5.6-05", "QB-3.1.5.5.3-03", "QB-3.1.5.5.5-03")
 @pytest.mark.parametrize("is_order_first", [False, True])
 def test_both_acknowledgements_are_needed_in_either_order(
     sender: Sender, is_order_first: bool
@@ -184,10 +185,17 @@ def test_both_acknowledgements_are_needed_in_either_order(
         sender.order_ack(sequence, 2)
     assert sender.keys() == keys[2:]
     sender.order_ack(sequence, 2)
+    sender.order_ack(sequence, 1)  # one that was overtaken
+    assert sender.keys() == keys[2:]
+    info = queries.outgoing_queue(sender.machine.view, sender.queue_id)
+    assert info is not None
+    assert info.eod_last_ack is not None
+    assert info.eod_last_ack.sequence_number == 2
     sender.order_ack(sequence, 0xFFFF_FFFF)
     assert sender.keys() == []
 
 
+@pytest.mark.spec("QB-3.1.5.6-03", "QB-3.1.5.6-07")
 def test_an_empty_sequence_is_followed_by_a_new_one_and_old_acks_are_void(sender: Sender) -> None:
     sender.send(1, **TRANSACTIONAL)
     sender.assign()
@@ -203,6 +211,7 @@ def test_an_empty_sequence_is_followed_by_a_new_one_and_old_acks_are_void(sender
     assert sender.keys() == keys[1:]
 
 
+@pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04")
 @pytest.mark.parametrize(
     ("message_class", "journal", "dead"),
     [
@@ -235,6 +244,7 @@ def test_a_final_ack_says_what_became_of_it(
     sender.order_ack(sequence, number)
 
 
+@pytest.mark.spec("QB-3.1.5.6-06", "QB-3.1.5.6-07")
 def test_waiting_for_a_final_ack_ends_the_sequence_but_not_the_message(sender: Sender) -> None:
     sender.send(1, **TRANSACTIONAL, **JOURNALED)
     ((key, sequence, number, _),) = sender.assign()

@@ -6,6 +6,8 @@ second number.
 
 from __future__ import annotations
 
+import pytest
+
 from qm.cluster.relay import SessionFacts
 from qm.model.values.commands import AssignTransfer, Facts, FinalAcked, OrderAcked
 from qm.model.values.elements import QueueAccessType
@@ -89,6 +91,26 @@ def test_sent_before_the_peer_s_order_ack() -> None:
             previous = [one.previous_tx_sequence_number for one in transaction_headers(peer)[3:]]
             assert previous == [0, 1, 2]
             assert peer.bodies == [0, 1, 2]
+            peer.send_order_ack()
+            await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.6.5-01", "QB-3.1.7.1.3-02", "MQ-2.2.20.5-13")
+def test_what_is_sent_again_bridges_what_has_ended() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            peer.is_order_acking = False
+            queue = cluster.send(peer.address, 4, is_transactional=True)
+            await until(lambda: len(peer.raw) == 4)
+            peer.send_order_ack(2)
+            await until(lambda: cluster.waiting(queue) == 2)
+            cluster.advance(31)
+            await until(lambda: len(peer.raw) == 6)
+            again = transaction_headers(peer)[4:]
+            assert places(peer)[4:] == places(peer)[2:4]
+            assert [one.previous_tx_sequence_number for one in again] == [0, 3]
             peer.send_order_ack()
             await until(lambda: not cluster.waiting(queue))
 

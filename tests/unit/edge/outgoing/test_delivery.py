@@ -222,7 +222,7 @@ def test_recoverable_messages_are_journaled_when_their_session_acknowledged_them
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.2.19.1-18")
+@pytest.mark.spec("MQ-2.2.19.1-18", "QB-3.1.7.1.2-01")
 def test_what_is_too_old_when_its_turn_comes_is_a_dead_letter_and_leaves_a_gap() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
