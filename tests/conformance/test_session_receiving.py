@@ -349,7 +349,7 @@ def test_quota_of_the_queue_manager_closes_without_acknowledgement() -> None:
     assert driven.out() == []
 
 
-@pytest.mark.spec("QB-3.1.7.13-01", "QB-3.1.7.13-02")
+@pytest.mark.spec("QB-3.1.7.13-01", "QB-3.1.7.13-02", "QB-3.1.5.8.7-02")
 def test_pause_sends_one_acknowledgement_with_a_window_of_one() -> None:
     driven = open_initiator()
     driven.feed(*messages(1, 3))

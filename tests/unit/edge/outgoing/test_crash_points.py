@@ -117,6 +117,29 @@ def test_what_is_sent_again_bridges_what_has_ended() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.2.20.5-06", "MQ-2.2.20.5-07", "MQ-2.2.20.5-08")
+def test_what_leaves_says_which_transaction_it_is_of() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            transaction = cluster.client.begin("three")
+            for _ in range(3):
+                raw = packet(0, sequence=(1, 1, 0))
+                sent = cluster.client.send(peer.address, raw=raw, transaction=transaction)
+                assert sent.status == 0
+            assert cluster.client.commit(transaction) == 0
+            cluster.send(peer.address, is_transactional=True)
+            await until(lambda: len(peer.raw) == 4)
+            headers = transaction_headers(peer)
+            ends = [(one.is_first, one.is_last) for one in headers]
+            assert ends == [(True, False), (False, False), (False, True), (True, True)]
+            first, *others = [one.transaction_id for one in headers]
+            assert first != 0
+            assert others == [first, first, others[-1]]
+            assert others[-1] not in (0, first)
+
+    run(scenario())
+
+
 def test_sent_and_only_partly_session_acknowledged() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
