@@ -16,8 +16,11 @@ from qm.session.events import KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL
 from qm.wire.errors import ProtocolError
 from qm.wire.headers.base_header import (
     BASE_HEADER_SIZE_BYTES,
+    FLAG_DH,
     FLAG_IN,
+    FLAG_PR,
     FLAG_SH,
+    FLAG_TR,
     SIGNATURE,
     VERSION_NUMBER,
 )
@@ -46,6 +49,8 @@ from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, QueueHost
 _HEAD: Final = Struct(f"<BxHII{BASE_HEADER_SIZE_BYTES - 12 + FLAGS_OFFSET}xI")
 MESSAGE_HEAD: Final = _HEAD.unpack_from
 _SPECIAL: Final = FLAG_IN | FLAG_SH
+_MEANT: Final = FLAG_PR | FLAG_IN | FLAG_SH | FLAG_DH | FLAG_TR
+"""Flags of BaseHeader; reserved ones are ignored on receipt [MS-MQMQ 2.2.19.1]."""
 
 KINDS_MASK: Final = FLAG_DM | FLAG_TH
 KINDS: Final = {
@@ -124,7 +129,7 @@ def message_run(
             or kind is None
             # The acks have base flags of zero; a transactional message can have them too.
             or (
-                not flags
+                not flags & _MEANT
                 and kind != KIND_TRANSACTIONAL
                 and _is_to_order_queue(buffer, at, user_flags)
             )
@@ -172,7 +177,7 @@ def may_be_acknowledgement(buffer: bytes | bytearray, at: int) -> bool:
     All bits of their BaseHeader.Flags are clear and they go to order_queue$ [MS-MQQB 3.1.5.1.1].
     """
     _, flags, _, _, user_flags = MESSAGE_HEAD(buffer, at)
-    return not flags and _is_to_order_queue(buffer, at, user_flags)
+    return not flags & _MEANT and _is_to_order_queue(buffer, at, user_flags)
 
 
 def _is_to_order_queue(buffer: bytes | bytearray, at: int, user_flags: int) -> bool:

@@ -113,6 +113,10 @@ def test_reserved_bits_are_clear_when_written_and_ignored_when_read() -> None:
         assert raw.read(raw.base(32, 0x0B | 1 << bit) + CONNECTION_PARAMETERS) == raw.read(
             raw.base(32, 0x0B) + CONNECTION_PARAMETERS
         )
+        for ack in (ORDER_ACK, FINAL_ACK):
+            marked = bytearray(write_packet(ack))
+            marked[2:4] = (1 << bit).to_bytes(2, "little")
+            assert raw.read(bytes(marked)) == ack
     for packet in (*INTERNAL, plain, ORDER_ACK, FINAL_ACK):
         assert not raw.written(packet)["BaseHeader"]["Flags"] & 0xFEC0
 

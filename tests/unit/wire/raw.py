@@ -25,8 +25,6 @@ MP = 0x0020_0000
 DQ_PRIVATE = 3 << 10
 DQ_DIRECT = 7 << 10
 PRIVATE_9 = pack("<I", 9)
-RESERVED_FLAGS = 0xFEC0
-"""Of BaseHeader."""
 
 
 def base(
@@ -143,8 +141,7 @@ def read(raw: bytes) -> Packet:
     if isinstance(packet, UserMessage) and packet.session is None:
         assert stop or may_be_acknowledgement(raw, 0)
         assert experienced(raw).judge(raw, 0, len(raw)) in (None, packet)
-    elif not unpack_from("<H", raw, 2)[0] & RESERVED_FLAGS:
-        # With one of them sessions take an OrderAck or FinalAck for an ordinary message.
+    else:
         assert not stop, "it is no ordinary message"
     return packet
 
