@@ -356,6 +356,21 @@ def test_a_wait_takes_or_not_and_has_a_tag_or_not_and_a_cursor_or_not() -> None:
         assert [bodies(one) for one in found] == [[b"a"]] * 3
         await reader.send(b"b")
         assert bodies(await reader.receive()) == [b"b"], "the cancelled one took nothing"
+        # A tag ends the wait that has it, and a peek behind who takes still sees the message.
+        tagged = client.next()
+        named = await reader.waits(reader.receive(request=tagged, timeout_ms=FOREVER), 1)
+        taking = await reader.waits(reader.receive(timeout_ms=FOREVER), 2)
+        looking = await reader.waits(reader.peek(timeout_ms=FOREVER), 3)
+        await client.data.Cancel(
+            data_pb2.CancelRequest(client_id=client.client_id, first_number=tagged.number, count=1)
+        )
+        await until(named.done)
+        assert (await named).status == cancelled
+        assert not taking.done()
+        assert not looking.done()
+        await reader.send(b"c")
+        await until(looking.done)
+        assert bodies(await looking) == bodies(await taking) == [b"c"]
 
     reading(scenario)
 

@@ -72,6 +72,16 @@ def test_every_message_gets_the_next_ordinal(sender: Sender) -> None:
     assert deserialize_message_from_buffer(ready).identifier.uniquifier == 2
 
 
+@pytest.mark.spec("QB-3.1.1.3-08")
+def test_order_acks_and_messages_have_no_ordinal_in_common(sender: Sender) -> None:
+    sender.send(1)
+    reserved = sender.apply(commands.LeaderActivated(2, "n2")).order_ack_ordinals
+    sender.send(1)
+    first, second = ordinals(sender)
+    assert (first + 1, second) == (reserved.start, reserved.stop)
+    assert len(reserved) > 0
+
+
 @pytest.mark.spec("QB-3.1.1.3-09")
 def test_ordinals_roll_over(sender: Sender) -> None:
     counters = sender.counters()

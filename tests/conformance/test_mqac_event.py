@@ -217,6 +217,7 @@ def test_an_event_is_its_own_connection_point(service: MSMQService) -> None:
     event = MSMQEvent()
     assert event.EnumConnectionPoints() == [event]
     assert event.GetConnectionPointContainer() is event
+    assert event.GetConnectionInterface() == EVENTS_IID
     cookie = event.Advise(Sink())
     event.Unadvise(cookie)
     with fails(0x8004_0200):

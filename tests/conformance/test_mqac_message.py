@@ -177,6 +177,9 @@ def test_class_is_put_by_its_other_name(way: Way, service: MSMQService) -> None:
     assert (message.Class, message.MsgClass) == (MQMSGCLASS.MQMSG_CLASS_REPORT,) * 2
     with fails(E.MQ_ERROR_MISSING_CONNECTOR_TYPE):
         message.Send(way.sender)
+    message.ConnectorTypeGuid = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
+    found = way.through(message)
+    assert (found.Class, found.MsgClass) == (MQMSGCLASS.MQMSG_CLASS_REPORT,) * 2
     with pytest.raises(AttributeError):
         message.Class = 2
     with fails(E_NOTIMPL):
@@ -446,9 +449,14 @@ def test_algorithms_are_kept(way: Way, service: MSMQService) -> None:
     assert found.EncryptAlgorithm == MQCALG.MQMSG_CALG_RC2
 
 
+@pytest.mark.spec("QB-6-01")
 def test_a_queue_manager_chooses_sha_512_if_nothing_was_put(way: Way, service: MSMQService) -> None:
     found = way.through(MSMQMessage(service))
     assert (found.HashAlgorithm, found.EncryptAlgorithm) == (0x800E, MQCALG.MQMSG_CALG_RC4)
+    for number in (0x8004, 0x800C):
+        message = MSMQMessage(service)
+        message.HashAlgorithm = number
+        assert way.through(message).HashAlgorithm == number
 
 
 def test_an_unsigned_message_is_not_authenticated(way: Way, service: MSMQService) -> None:

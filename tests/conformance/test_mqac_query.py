@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import fails, info_of, made, serving
 
 E = ErrorCode
+WAIT_S = 20
 TYPES = [f"{{01020304-0506-0708-090A-0B0C0D0E0F0{number}}}" for number in range(3)]
 LONG_AGO, FAR_OFF = (datetime.now(UTC) + timedelta(days=days) for days in (-9, 9))
 
@@ -112,6 +114,13 @@ def test_every_argument_is_a_term_and_all_must_hold(service: MSMQService) -> Non
     query = MSMQQuery(service)
     apple = query.LookupQueue(Label="apple").Next()
     assert apple is not None
+    end = monotonic() + WAIT_S
+    while apple.ModifyTime <= apple.CreateTime:  # so that one is not taken for the other
+        assert monotonic() < end
+        sleep(0.05)
+        apple.Label = "apple"
+        apple.Update()
+        apple.Refresh()
     given: dict[str, Any] = {
         "QueueGuid": "{" + str(apple.QueueGuid) + "}",
         "ServiceTypeGuid": TYPES[0],

@@ -529,6 +529,9 @@ def test_a_lone_time_to_be_received_counts(way: Way, service: MSMQService) -> No
     message = MSMQMessage(service)
     message.MaxTimeToReceive = 7
     assert way.through(message).MaxTimeToReceive == 7
+    # Nor does a longer time to reach the queue raise it.
+    message.MaxTimeToReachQueue = 100
+    assert way.through(message).MaxTimeToReceive == 7
 
 
 @pytest.mark.spec("AC-3.1.6.1.1-02", "AC-3.1.6.1.1-03", "AC-1.4-01")

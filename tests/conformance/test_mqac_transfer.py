@@ -369,6 +369,18 @@ def test_undelivered_messages_are_copied_to_the_dead_letters_while_these_have_ro
     assert (found.AppSpecific, found.Journal) == (9, 1)  # NegativeJournalingRequested
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         letters.Receive(ReceiveTimeout=0)
+    # What never reaches its queue is copied where it was sent.
+    unsent = opened(info_of(two.near, name="DIRECT=TCP:127.255.255.254\\private$\\q"), SEND)
+    letters = system_queue(two.near, "DEADLETTER")
+    for number in (7, 8):
+        message = MSMQMessage(two.near)
+        message.AppSpecific, message.MaxTimeToReachQueue = number, 1
+        if number == 8:
+            message.Journal = MQMSGJOURNAL.MQMSG_DEADLETTER
+        message.Send(unsent)
+    assert arrived(letters).AppSpecific == 8
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        letters.Receive(ReceiveTimeout=0)
 
 
 @pytest.mark.spec("AC-3.1.6.1.1-02", "AC-3.1.6.1.1-03", "AC-1.4-01")

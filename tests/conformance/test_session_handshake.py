@@ -58,6 +58,36 @@ def test_initiator_sends_establish_connection_first() -> None:
     assert driven.event(PacketsArrived).first_position == 1
 
 
+@pytest.mark.spec("QB-2.1.1-04")
+def test_an_acceptor_answers_both_requests_and_then_messages_flow_both_ways() -> None:
+    driven = acceptor()
+    for request in (establish(THEM, US), ConnectionParameters(500, 20_000)):
+        driven.feed(request)
+        (response,) = driven.out()
+        assert type(response) is type(request)
+    assert driven.state() is SessionState.OPEN
+    driven.events()
+    driven.offer(1, 1)
+    driven.feed(message(1))
+    assert len(driven.out()) == 1
+    assert driven.event(PacketsArrived).first_position == 1
+    # Nothing of it comes twice or before its turn, whichever end it is.
+    parameters = ConnectionParameters(500, 20_000)
+    half_accepted, half_made = acceptor(), initiator()
+    half_accepted.feed(establish(THEM, US))
+    half_made.feed(establish(US, THEM))
+    for session, early in (
+        *((acceptor(), one) for one in (parameters, message(1))),
+        *((initiator(), one) for one in (parameters, message(1))),
+        (half_accepted, message(1)),
+        (half_made, message(1)),
+        *((open_acceptor(), one) for one in (establish(THEM, US), parameters)),
+        *((open_initiator(), one) for one in (establish(US, THEM), parameters)),
+    ):
+        session.feed(early)
+        assert session.closed() is CloseReason.UNEXPECTED_PACKET
+
+
 @pytest.mark.spec("QB-2.2.3.1-03", "QB-2.2.3.1-02", "QB-2.2.1-05", "QB-3.1.5.2.3-01")
 @pytest.mark.parametrize("asked", [US, GUID_NULL])
 def test_guids_of_request_and_response(asked: bytes) -> None:

@@ -15,7 +15,7 @@ from qm.session import (
     SessionConfig,
     SessionMisuse,
 )
-from qm.session.link import Connect, Resolve, SendPing
+from qm.session.link import Connect, ConnectionHistoryEntry, Resolve, SendPing
 from qm.wire.codes import ErrorCode
 from tests.unit.session.builders import THEM
 
@@ -159,8 +159,9 @@ def test_failed_resolution(has_backlog: bool) -> None:
     )
     assert link.state is OutgoingState.NEED_VALIDATION
     assert link.next_timer() == (55.0 if has_backlog else None)
-    assert link.history[-1].status is ConnectionStatus.DNS_FAILURE
-    assert link.history[-1].error == 0xC00E_0055
+    assert link.history[-1] == ConnectionHistoryEntry(
+        ConnectionStatus.DNS_FAILURE, UTC, 0xC00E_0055, ""
+    )
     link.handle_timer(55.0, has_backlog=has_backlog)
     assert link.next_action() == (Resolve() if has_backlog else None)
 
@@ -205,6 +206,28 @@ def test_closing_a_session_of_a_queue_on_hold_changes_no_state() -> None:
     states.add(link.state)
     assert states == {OutgoingState.ON_HOLD}
     assert link.next_timer() is None
+
+
+@pytest.mark.spec("QB-3.1.5.2-02")
+def test_what_fails_before_there_is_a_session_is_recorded_too() -> None:
+    silent = OutgoingLink(SessionConfig(), uses_ping=True)
+    silent.message_available()
+    silent.next_action()
+    silent.resolved((SECOND,))
+    silent.ping_ended(False, 1.0, UTC + 3, has_backlog=True)
+    failure = ConnectionStatus.PING_FAILURE
+    entry = ConnectionHistoryEntry(failure, UTC + 3, ErrorCode.MQ_ERROR, SECOND.address)
+    assert silent.history == (entry,)
+    for status in (
+        ConnectionStatus.SOCKET_CREATE_FAILURE,
+        ConnectionStatus.SOCKET_BIND_FAILURE,
+        ConnectionStatus.SOCKET_CONNECT_FAILURE,
+    ):
+        link = OutgoingLink(SessionConfig())
+        connecting(link, SECOND)
+        link.connect_failed(status, 0xC00E_0055, 1.0, UTC + 4, has_backlog=True)
+        entry = ConnectionHistoryEntry(status, UTC + 4, 0xC00E_0055, SECOND.address)
+        assert link.history == (entry,)
 
 
 @pytest.mark.spec("QB-3.1.5.2.2-02")

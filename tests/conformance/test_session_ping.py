@@ -104,6 +104,7 @@ def test_other_datagrams_are_ignored(damage: str) -> None:
         "empty": b"",
         **SESSION_PACKETS,
     }[damage]
+    assert good[2:4] == b"\x48\x55"
     assert requester.receive(bad) is None
     assert answer_ping(bad, US, is_accepting=True) is None
     assert requester.receive(good) == PingResult(cookie, PingVerdict.ACCEPTED)

@@ -329,11 +329,17 @@ def test_a_message_to_the_order_queue_that_is_no_acknowledgement_is_a_message() 
 @pytest.mark.spec("QB-3.1.3.2-01")
 def test_a_session_starts_with_all_counts_at_zero() -> None:
     driven = open_acceptor()
-    assert driven.session.in_flight == driven.session.uncommitted == 0
+    session = driven.session
+    assert (session.in_flight, session.uncommitted, session.acknowledged) == (0, 0, 0)
     driven.feed(ack(0, sent=0, recoverable_sent=0))
     assert driven.state() is SessionState.OPEN
     driven.session.pause()
     assert driven.acks() == [SessionHeader(0, 0, 0, 0, 0, 1)]
+    # The first recoverable message is number 1.
+    driven.feed(message(1))
+    driven.session.commit(1)
+    assert driven.acks() == [SessionHeader(1, 1, 1, 0, 0, 64)]
+    assert driven.session.acknowledged == 1
 
 
 @pytest.mark.spec("QB-3.1.5.8.8-03")

@@ -388,20 +388,21 @@ UNSIGNED = signature_bytes(b"")
 
 @pytest.mark.spec("MQ-2.2.20.1-01", "MQ-2.2.20.1-03", "MQ-2.2.20.2-06")
 def test_three_lists_and_a_signature_each_ending_on_a_boundary() -> None:
+    uneven = pack("<H", 3) + wide("OS:hh\\q")
     parts = [
-        address_bytes(0x64, PUBLIC + DIRECT, 2),
-        address_bytes(0xC8, DIRECT, 1),
-        address_bytes(0x12C, PRIVATE + LIST + DIRECT, 3),
+        address_bytes(0x64, PUBLIC + uneven, 2),
+        address_bytes(0xC8, uneven, 1),
+        address_bytes(0x12C, PRIVATE + LIST + uneven, 3),
         signature_bytes(b"signed"),
     ]
-    direct = DirectQueueFormatName("OS:h\\q")
+    direct = DirectQueueFormatName("OS:hh\\q")
     value = MultiQueueFormatHeader(
         (PublicQueueFormatName(GUID_A), direct),
         (direct,),
         (PrivateQueueFormatName(GUID_B, 5), DistributionQueueFormatName(GUID_B), direct),
         b"signed",
     )
-    assert any(b"\xee" in part for part in parts)
+    assert all(part.endswith(b"\xee\xee") for part in parts)
     assert read_lists(*parts) == value
     written = write_multi_queue_format_header(value)
     assert read_lists(written) == value

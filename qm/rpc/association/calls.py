@@ -88,11 +88,13 @@ class Reassembly:
         self.partial: Partial | None = None
         """None while no call is half received."""
         self._last_call_id = -1
-        self._dropped: deque[int] = deque(maxlen=LATE_CALLS_MAX)
+        self._ended: deque[int] = deque(maxlen=LATE_CALLS_MAX)
 
     def is_late(self, pdu: Pdu) -> bool:
-        """Whether a fragment belongs to a call that ended before it was whole."""
-        return not pdu.is_first and pdu.call_id in self._dropped
+        """Whether a fragment belongs to a call that has ended [MS-RPCE 3.3.3.5.6]."""
+        if pdu.is_first or pdu.call_id == self.receiving:
+            return False
+        return pdu.call_id in self._ended
 
     def begin(
         self,
@@ -134,7 +136,7 @@ class Reassembly:
 
     def ignore(self, call_id: int) -> None:
         """Ignore the fragments of a call but its first."""
-        self._dropped.append(call_id)
+        self._ended.append(call_id)
 
     def take(self) -> bytes:
         """Return the stub of the call that is whole."""

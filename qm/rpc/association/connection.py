@@ -327,8 +327,7 @@ class Connection:
         presentation = self._presentations.get(head.context_id)
         if presentation is None:
             self._write_fault(pdu.call_id, 0, FaultStatus.UNKNOWN_INTERFACE, is_executed=False)
-            if not pdu.is_last:
-                self._reassembly.ignore(pdu.call_id)
+            self._reassembly.ignore(pdu.call_id)
             return
         try:
             context = self._security.of(pdu.trailer)
@@ -408,6 +407,7 @@ class Connection:
             status = FaultStatus.SERVER_TOO_BUSY
         if status or operation is None:
             self._write_fault(pdu.call_id, context_id, status, is_executed=False)
+            self._reassembly.ignore(pdu.call_id)
             return
         call = IncomingCall(
             pdu.call_id,
@@ -521,6 +521,7 @@ class Connection:
         if not self.is_in_progress(call):
             return False
         del self._in_progress[call.call_id]
+        self._reassembly.ignore(call.call_id)
         association = self.association
         assert association is not None
         association.calls -= 1

@@ -346,7 +346,9 @@ def test_cancels_and_orphans_reach_their_call_alone() -> None:
     assert not client.connection.is_closing
 
 
-@pytest.mark.spec("RP-C706-12.6.3-03", "RP-C706-12.6.3-04", "RP-C706-12.6.4.9-02")
+@pytest.mark.spec(
+    "RP-C706-12.6.3-03", "RP-C706-12.6.3-04", "RP-C706-12.6.4.9-02", "RP-C706-14.2.2-01"
+)
 def test_big_endian_clients_are_read_and_answered_in_little_endian() -> None:
     client = Client()
     syntax = swapped_uuid(ECHO.syntax.uuid) + struct.pack(">I", 1)

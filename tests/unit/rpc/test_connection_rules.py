@@ -319,6 +319,43 @@ def test_late_fragments_are_ignored_for_150_calls() -> None:
     assert again.call().stub == b"again"
 
 
+@pytest.mark.spec("RP-RPCE-3.3.3.5.6-01")
+@pytest.mark.parametrize("ends", ["answered", "faulted", "forgotten", "unknown", "nowhere"])
+def test_late_fragments_of_whole_calls_are_ignored_too(ends: str) -> None:
+    client = Client()
+    client.bound()
+
+    def end(number: int) -> None:
+        if ends in ("unknown", "nowhere"):  # an opnum, or a context
+            where = {"opnum": 1} if ends == "unknown" else {"context_id": 7}
+            assert status_of(client.request(number, b"whole", **where)) in (0x1C010002, 0x1C010003)
+            return
+        client.request(number, b"whole")
+        call = client.call()
+        if ends == "answered":
+            client.respond(call, b"")
+        elif ends == "faulted":
+            client.connection.fault(call, 0xC00E0003)
+        else:
+            client.connection.forget(call)
+        client.answers()
+
+    numbers = range(2, 2 + LATE_CALLS_MAX)
+    for number in numbers:
+        end(number)
+    for number in numbers:
+        for flags in (0, PduFlag.LAST):
+            assert client.request(number, b"late", flags=flags) == []
+            assert client.events == []
+    # Its number may be used again, by a call in fragments.
+    assert client.request(2, b"a", flags=PduFlag.FIRST) == []
+    assert client.request(3, b"late", flags=0) == []
+    assert client.request(2, b"gain", flags=PduFlag.LAST) == []
+    assert client.call().stub == b"again"
+    # A number that no call has had is not late.
+    assert status_of(client.request(1_000, b"x", flags=PduFlag.LAST)) == 0x1C01000B
+
+
 @pytest.mark.spec("RP-RPCE-2.2.2.8-01")
 def test_a_fault_has_its_fields_where_they_belong() -> None:
     client = Client()

@@ -135,6 +135,19 @@ def test_values_are_aligned_to_their_size_and_gaps_are_zero() -> None:
         filled, end = outer.unmarshal(b"\x09" + b"x" * (width - 1) + value)
         assert filled == outer.unmarshal(b"\x09" + bytes(width - 1) + value)[0]
         assert (filled.size, end) == (9, width + len(value))
+        assert outer.marshal(filled) == b"\x09" + bytes(width - 1) + value.replace(b"x", b"\0")
+    # Elements behind their count, and parameters that are numbers alone.
+    numbers = Parameters(Correlated, {"size": I64, "items": Array(I64)})
+    raw = struct.pack("<qI4xq", 9, 1, -1)
+    assert numbers.marshal(Correlated(9, [-1])) == raw
+    assert numbers.unmarshal(raw) == (Correlated(9, [-1]), 24)
+    for number in (U16, U32, I64):
+        size = number.size_min
+        plain = Parameters(Correlated, {"size": U8, "items": number})
+        raw = b"\x09" + bytes(size - 1) + b"\7" + bytes(size - 1)
+        assert plain.marshal(Correlated(9, 7)) == raw  # type: ignore[arg-type]
+        for order, wanted in (("<", 7), (">", 7 << 8 * (size - 1))):
+            assert plain.unmarshal(raw, order)[0] == Correlated(9, wanted)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("RP-C706-14.3.12-01", "RP-C706-14.3.12-02", "RP-C706-14.3.10-01")
@@ -158,6 +171,13 @@ def test_targets_follow_their_construction_in_order() -> None:
     assert both.marshal(found)[12:] == raw[12:]
     none, _ = both.unmarshal(bytes(12))
     assert (none.pair.first, none.pair.second) == (None, None)
+    # A parameter that is a pointer itself has its target before the next one, too.
+    pointed = Parameters(Both, {"pair": Unique(pair), "after": U32})
+    raw = struct.pack("<7I", 4, 5, 6, 9, 111, 222, 333)
+    found, end = pointed.unmarshal(raw)
+    assert found.pair.first == One(111)
+    assert (found.pair.second, found.after, end) == (222, 333, 28)
+    assert pointed.marshal(found)[16:] == raw[16:]
 
 
 @pytest.mark.spec("RP-C706-14.3.10-02")

@@ -8,6 +8,7 @@ import pytest
 
 from qm.names.format_name import parse_format_name
 from qm.pb import control_pb2, data_pb2
+from qm.rpc.client import RpcClient
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.pdu.bind import NDR20, NDR64
@@ -248,5 +249,13 @@ def test_every_method_is_refused_below_its_level() -> None:
                 with pytest.raises(Fault) as fault:
                     await low.client.raw_call(REMOTE_READ, opnum, b"")
                 assert fault.value.status == 5, (level, opnum)
+        # Who does not log on at all has no level.
+        for opnum in REMOTE_READ.operations:
+            nobody = await RpcClient().connect((await world.harness.leader()).host, RPC_PORT)
+            await nobody.bind(REMOTE_READ)
+            with pytest.raises(Fault) as fault:
+                await nobody.raw_call(REMOTE_READ, opnum, b"")
+            assert fault.value.status == 5, opnum
+            nobody.close()
 
     in_world(scenario)

@@ -183,6 +183,7 @@ def test_level_call_counts_as_packet() -> None:
     ("change", "status"),
     [
         ({"level": AuthLevel.PRIVACY}, ACCESS_DENIED),
+        ({"level": AuthLevel.CONNECT}, ACCESS_DENIED),
         ({"auth_type": AuthType.SPNEGO}, SECURITY_PACKAGE),
         ({"auth_type": 0}, ACCESS_DENIED),
         ({"token": b"no token"}, SECURITY_PACKAGE),

@@ -19,7 +19,7 @@ from qm.rpc.pdu.header import Pdu, Trailer, fragment_length, parse_pdu, write_pd
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.security.provider import Provider
-from qm.rpc.security.spnego import SpnegoAcceptor
+from qm.rpc.security.spnego import SpnegoAcceptor, SpnegoClient
 from tests.unit.rpc.dialogue import WHOLE, Client, served
 from tests.unit.rpc.test_server import PROBE, Changing, Octets, World, in_world, logon, until
 from tests.unit.rpc.vectors import vector
@@ -173,6 +173,49 @@ def test_no_secret_is_told_in_logs_metrics_or_errors(caplog: pytest.LogCaptureFi
             for raw in (*keys, *tokens, *(token[-32:] for token in tokens)):
                 assert raw.hex() not in text.casefold()
                 assert repr(raw)[2:-1] not in text
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-OUR-auth-01")
+@pytest.mark.parametrize("kind", [AuthType.NTLM, AuthType.SPNEGO])
+@pytest.mark.parametrize("flaw", ["no message", "cut short", "wrong MIC"])
+def test_what_is_wrong_with_a_token_is_told_without_it(
+    flaw: str, kind: AuthType, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens: list[bytes] = []
+
+    class Flawed(NtlmClient):
+        def step(self, token: bytes) -> bytes:
+            made = super().step(token)
+            if flaw == "no message":
+                made = secrets.token_bytes(64)
+            elif token and flaw == "cut short":
+                made = made[:60]
+            elif token:
+                made = made[:72] + bytes((made[72] ^ 1,)) + made[73:]
+            tokens.append(made)
+            return made
+
+    async def test(world: World) -> None:
+        ntlm = Flawed("alice", "S3cret!", "", secrets.token_bytes)
+        provider = ntlm if kind is AuthType.NTLM else SpnegoClient(ntlm)
+        client = await world.client()
+
+        async def called() -> None:
+            await client.bind(PROBE, provider=provider, auth_type=kind, level=AuthLevel.PRIVACY)
+            await client.call(PROBE, 1, Nothing())
+
+        with caplog.at_level(logging.DEBUG), pytest.raises((Fault, RpcFailed)) as refused:
+            await called()
+        texts = [str(vars(record)) + str(record.exc_text or "") for record in caplog.records]
+        assert any("refused an RPC client" in text for text in texts)
+        texts.append(str(refused.value))
+        for text in texts:
+            for token in tokens:
+                for part in (token[:16], token[-16:]):
+                    assert part.hex() not in text.casefold()
+                    assert repr(part)[2:-1] not in text
 
     in_world(test)
 

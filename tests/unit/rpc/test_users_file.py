@@ -15,7 +15,9 @@ ALICE = User("alice", HASH.hex(), groups=("S-1-5-32-544",))
 
 
 @pytest.mark.spec("RP-OUR-auth-01", "RP-OUR-auth-05")
-def test_accounts_of_a_file_are_valid_at_once(tmp_path: Path) -> None:
+def test_accounts_of_a_file_are_valid_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "users.toml"
     accounts = UsersFile(path)
     assert accounts.find("alice", "") is None
@@ -32,6 +34,13 @@ def test_accounts_of_a_file_are_valid_at_once(tmp_path: Path) -> None:
     assert HASH.hex() not in described(ALICE)
     write_users(path, [bob])
     assert accounts.find("alice", "") is None
+    # What is wrong with a hash is told without it.
+    for wrong in (HASH.hex()[:-2], HASH.hex() + "00", HASH.hex() + "zz", HASH.hex() + '"'):
+        path.write_text(f'[[user]]\nname = "carol"\nnt_hash = "{wrong}"\n')
+        assert accounts.find("carol", "") is None
+        assert str(path) in accounts.problem
+        assert accounts.problem in caplog.text
+        assert HASH.hex()[:8] not in caplog.text
 
 
 @pytest.mark.spec("RP-OUR-auth-03")

@@ -4,6 +4,8 @@ import datetime
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from msgspec.structs import fields, replace
 
 from qm.edge.security.examination import Finding, examine
@@ -220,8 +222,14 @@ def test_hashes_that_count_by_default_and_where_they_are_configured(desk: Desk) 
     }
     assert {*everyday} == {"sha256", "sha512"}
     for name, number in names.items():
-        facts = desk.facts(signed(plain(), hash_algorithm=number))
+        message = signed(plain(), hash_algorithm=number)
+        facts = desk.facts(message)
         assert (facts.signature, facts.hash_algorithm) == (SignatureFact.VALID, number)
+        # It is that hash: what is signed names it.
+        assert message.security is not None
+        private_key(2048).public_key().recover_data_from_signature(
+            message.security.signature[::-1], PKCS1v15(), getattr(hashes, name.upper())()
+        )
         # Which of them count is the policy's, and each can be put on its list.
         assert configured(name) == (name,)
     for never, number in (("md2", HashAlgorithm.MD2), ("md4", HashAlgorithm.MD4)):

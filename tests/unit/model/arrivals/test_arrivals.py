@@ -85,7 +85,7 @@ def test_order_is_priority_then_arrival(world: World) -> None:
     assert [m.user_header.message_id for m in world.messages(orders)] == [2, 5, 1, 4, 3]
 
 
-@pytest.mark.spec("DM-3.1.1.12-15")
+@pytest.mark.spec("DM-3.1.1.12-15", "DM-3.1.1.12-01")
 def test_each_of_eight_priorities_has_its_place_in_the_lookup_identifier(world: World) -> None:
     orders = world.create("orders")
     world.arrive(*(packet(priority + 1, priority=priority) for priority in range(8)))

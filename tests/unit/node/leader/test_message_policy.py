@@ -66,6 +66,14 @@ def test_a_policy_is_proposed_once_and_when_it_changes(one: OneState) -> None:
     assert changed == SecurityPolicy(True, hashes, True, True, True)
 
 
+@pytest.mark.spec("QB-6-01")
+@pytest.mark.parametrize(
+    ("name", "number"), [("md5", 0x8003), ("sha1", 0x8004), ("sha256", 0x800C), ("sha512", 0x800E)]
+)
+def test_each_hash_counts_when_it_is_configured(one: OneState, name: str, number: int) -> None:
+    assert one.look(signature_hashes=(name,)) == SecurityPolicy(hash_algorithms=(number,))
+
+
 def test_a_cluster_of_an_older_version_is_not_asked() -> None:
     one = OneState()
     one.world.version = VERSION_OF_MESSAGE_SECURITY - 1
