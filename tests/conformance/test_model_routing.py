@@ -251,9 +251,11 @@ def test_what_is_known_of_incoming_sequences(world: World) -> None:
     assert (
         mine.wire_name.decode("utf-16-le", "ignore")[-3:] == "two" or b"t\0w\0o" in mine.wire_name
     )
+    world.now_ms += 1_000
     world.arrive(packet(20, to="two", sequence=(SEQUENCE, 2, 1)))
     after = queries.list_incoming_sequences(world.machine.view, after=mine.stream_id - 1).items[0]
     assert (after.sequence_number, after.reject_count) == (2, 0)
+    assert after.last_access_ms == NOW_MS + 6_000, "accepted last"
     page = queries.list_incoming_sequences(world.machine.view, limit=2)
     assert page.next == mine.stream_id
     # Under another of its names the queue has another stream of the same sender.

@@ -131,6 +131,7 @@ def test_a_new_message_names_nothing_but_a_provider(service: MSMQService) -> Non
         "SoapEnvelope": "", "CompoundMessage": b"",
     }  # fmt: skip
     assert {name: getattr(message, name) for name in wanted} == wanted
+    Way(service).through(message)  # refused if it had a part for SRMP
 
 
 @pytest.mark.spec("AC-3.17.4.1-01", "AC-3.17-01")

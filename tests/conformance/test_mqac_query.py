@@ -257,6 +257,14 @@ def test_results_are_read_in_turn_and_again(service: MSMQService) -> None:
     assert again is not None
     assert again is not first
     assert again.FormatName == first.FormatName
+    # It was refreshed: what changes afterwards is not seen.
+    infos.Reset()
+    seen = infos.Next()
+    assert seen is not None
+    for label in ("relabelled", first.Label):
+        first.Label = label
+        first.Update()
+        assert seen.Label == again.Label != "relabelled"
 
 
 @pytest.mark.spec("AC-3.14-01", "AC-3.14.3-01", "AC-3.10.3-04", "AC-3.14.4.1.2-04")

@@ -267,7 +267,13 @@ def test_what_is_put_stays_here_until_create_or_update(service: MSMQService) -> 
     info.Update()
     again.Refresh()
     assert all(getattr(again, name) != before[name] for name in PUTS)
-    for name, odd in (("ServiceTypeGuid", "no GUID"), ("Label", "l" * 500), ("PrivLevel", 77)):
+    for name in ("Journal", "Quota", "Authenticate", "JournalQuota"):
+        for number in (-1, -77, 77):
+            setattr(info, name, number)
+    for name, odd in (
+        ("ServiceTypeGuid", "no GUID"), ("Label", "l" * 500), ("PrivLevel", 77),
+        ("MulticastAddress", "no address"),
+    ):  # fmt: skip
         wrong = info_of(service, path=fresh_path())
         setattr(wrong, name, odd)  # no check here
         with pytest.raises(MqError):
@@ -374,6 +380,22 @@ def test_a_label_reaches_the_queue_with_update(service: MSMQService) -> None:
     assert info_of(service, name=info.FormatName or "").Label == ""
     info.Update()
     assert info_of(service, name=info.FormatName or "").Label == "new"
+    # Update writes whatever was put, and what a public queue has the directory has.
+    public = info_of(service, path="QUORATE\\rewritten")
+    public.Create()
+    public.BasePriority = 7
+    for queue in (info, public):
+        for name, value in PUTS.items():
+            setattr(queue, name, value)
+        queue.Update()
+        again = info_of(service, name=queue.FormatName or "")
+        shown = {name: getattr(again, name) for name in PUTS}
+        assert shown == PUTS | {"ServiceTypeGuid": PUTS["ServiceTypeGuid"][1:-1]}
+    assert again.BasePriority == 7
+    listed = MSMQQuery(service).LookupQueue(Label=str(PUTS["Label"])).Next()
+    assert listed is not None
+    assert listed.FormatName == public.FormatName
+    public.Delete()
     refreshes_first(service, "Label")
     for name, code in (
         (SEVERAL, E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION),
@@ -512,6 +534,8 @@ def test_world_readable_follows_the_right_to_take_ownership(service: MSMQService
 def test_a_multicast_address(service: MSMQService) -> None:
     info = made(service)
     assert info.MulticastAddress == ""
+    info.MulticastAddress = "no address"  # any, here
+    assert info.MulticastAddress == "no address"
     info.MulticastAddress = "234.1.1.1:8001"
     info.Update()
     assert info_of(service, name=info.FormatName or "").MulticastAddress == "234.1.1.1:8001"
@@ -605,7 +629,7 @@ def test_create_checks_in_order_and_sets_what_was_put(service: MSMQService) -> N
         info_of(service, path=info.PathName or "").Create()
     # Before a read it is an application queue already; and a public one is in the directory.
     public = info_of(service, path="QUORATE\\created")
-    for name, value in PUTS.items():
+    for name, value in (PUTS | {"BasePriority": -5}).items():
         setattr(public, name, value)
     public.Create()
     assert public.FormatName == f"PUBLIC={public.QueueGuid}"
@@ -613,6 +637,7 @@ def test_create_checks_in_order_and_sets_what_was_put(service: MSMQService) -> N
     assert found is not None
     assert found.FormatName == public.FormatName
     assert {name: getattr(found, name) for name in PUTS} == shown
+    assert found.BasePriority == -5
     with fails(E.MQ_ERROR_QUEUE_EXISTS):
         info_of(service, path="QUORATE\\created").Create()
     public.Delete()
@@ -676,6 +701,7 @@ def test_who_may_create_is_said_by_the_queue_manager(service: MSMQService) -> No
 def test_delete_resets_the_object(service: MSMQService) -> None:
     info = made(service)
     name = info.FormatName or ""
+    info.Refresh()
     info.Label = "still here"
     info.Delete()
     assert info.FormatName is None
@@ -685,7 +711,7 @@ def test_delete_resets_the_object(service: MSMQService) -> None:
     public.Delete()
     assert public.FormatName is None
     assert MSMQQuery(service).LookupQueue(Label="deleted").Next() is None  # nor the directory
-    for read in ("PathName", "QueueGuid", "Quota"):
+    for read in ("PathName", "QueueGuid", "Quota", "Label"):
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
             getattr(info, read)
     with fails(E.MQ_ERROR_INVALID_PARAMETER):
@@ -856,10 +882,16 @@ def test_refresh_reads_and_refuses(service: MSMQService) -> None:
     assert system.QueueGuid is None  # no application queue
     info = made(service)
     again = info_of(service, name=info.FormatName or "")
+    for name, value in PUTS.items():
+        setattr(info, name, value)
     info.Label = "changed"
     info.Update()
     again.Refresh()
     assert again.Label == "changed"
+    numbers = ("PrivLevel", "Journal", "Quota", "Authenticate", "JournalQuota", "MulticastAddress")
+    assert {name: getattr(again, name) for name in numbers} == {
+        name: PUTS[name] for name in numbers
+    }
     for name in (SEVERAL, MULTICAST, HTTP):
         with fails(E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION):
             info_of(service, name=name).Refresh()

@@ -289,9 +289,17 @@ def test_authentication_needs_the_security_header() -> None:
     assert security.sender_cert == b"certificate"
     assert (security.encryption_key, security.signature) == (b"key", b"signature")
     assert len(security.provider_info) == 4 + 2 * len(PROVIDER_ENHANCED) + 2
-    assert again(message) == msgspec.structs.replace(
-        message, authentication_level=AuthenticationLevel.NONE
-    )
+    for kind, sender in (
+        (SenderIdentifierType.NONE, b""),
+        (SenderIdentifierType.SID, b"sid"),
+        (SenderIdentifierType.QUEUE_MANAGER_IDENTIFIER, b"Q" * 16),
+    ):
+        typed = msgspec.structs.replace(
+            message, sender_identifier_type=kind, sender_identifier=sender
+        )
+        assert again(typed) == msgspec.structs.replace(
+            typed, authentication_level=AuthenticationLevel.NONE
+        )
     default = Message()
     assert default.authentication_provider_type == 1
     assert default.authentication_provider_name == "Microsoft Base Cryptographic Provider, v1.0"
