@@ -1,13 +1,17 @@
 """`qm manager`: the cluster as a queue manager."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from qm.cli.lib.connection import Connection, changing, connected
-from qm.cli.lib.output import attribute_shown, output_option, show_one
+from qm.cli.lib.output import attribute_shown, output_option, show_one, show_rows
 from qm.cli.queues.manager_keys import keys
+
+APART_MAX_S: Final = 60.0
+"""Between two readings of counters."""
 
 
 @click.group()
@@ -47,6 +51,72 @@ def set_manager(connection: Connection, settings: Sequence[str]) -> None:
         await wire.call(lambda stubs: stubs.queues.SetQueueManager, request)
 
     connection.run(work)
+
+
+@manager.command()
+@click.option(
+    "--seconds",
+    "apart_s",
+    type=click.FloatRange(1.0, APART_MAX_S),
+    default=2.0,
+    show_default=True,
+    help="Time between the two readings that a rate needs.",
+)
+@output_option
+@connected
+def counters(connection: Connection, apart_s: float, output: str) -> None:
+    """Show what the node at each endpoint counts of messages, bytes and sessions, and how fast.
+
+    They are those of Windows' performance object MSMQ Service.
+    """
+    rows = connection.run(lambda _: _counted_everywhere(connection, apart_s))
+    show_rows(rows, ("node", "counter", "value", "per_s"), output)
+
+
+async def _counted_everywhere(connection: Connection, apart_s: float) -> list[dict[str, Any]]:
+    from qm.client.calls import Calls
+
+    wires = [
+        Calls((endpoint,), connection.tls(), connection.connect_s)
+        for endpoint in connection.endpoints
+    ]
+    try:
+        found = await asyncio.gather(*(_counted(wire, apart_s) for wire in wires))
+    finally:
+        for wire in wires:
+            await wire.close()
+    return [row for rows in found for row in rows]
+
+
+async def _counted(wire: Any, apart_s: float) -> list[dict[str, Any]]:
+    from qm.client.errors import Unavailable
+    from qm.observe.service_counters import Reading, counters_of, service_of, totals_of
+    from qm.pb import control_pb2
+
+    loop = asyncio.get_running_loop()
+
+    async def read() -> tuple[str, list[Any], Reading]:
+        found = await wire.call(
+            lambda stubs: stubs.nodes.GetDiagnostics, control_pb2.GetDiagnosticsRequest()
+        )
+        counters = counters_of(found.metrics)
+        return found.node, counters, Reading(found.started_ms, loop.time(), totals_of(counters))
+
+    try:
+        _, _, before = await read()
+        await asyncio.sleep(apart_s)
+        node, counters, now = await read()
+    except Unavailable as error:
+        return [{"node": wire.endpoint, "counter": str(error), "value": None, "per_s": None}]
+    return [
+        {
+            "node": node,
+            "counter": one.title,
+            "value": int(one.value),
+            "per_s": None if one.per_s is None else round(one.per_s, 1),
+        }
+        for one in service_of(counters, now, before)
+    ]
 
 
 async def _get(wire: Any) -> Any:

@@ -20,6 +20,7 @@ from qm.client.calls import Tls
 from qm.model.values.limits import APPLY_VERSION
 from qm.names.guid import guid_text
 from qm.node.config.schema import MSMQ_PORT
+from qm.observe.service_counters import SERVICE
 from qm.session import AcksReceived, Established, Role, Session, SessionConfig
 from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.drills.processes import until
@@ -260,6 +261,22 @@ def test_the_queue_manager_is_shown_and_set(qm: Qm) -> None:
     assert attributes["aliases"] == ["one.example", "two.example"]
     for wrong in ("journal_quota=many", "nothing=1", "journal_quota"):
         qm("manager", "set", wrong, exit_code=USAGE)
+
+
+def test_counters_of_the_service_are_shown_with_rates(qm: Qm, orders: str) -> None:
+    with BlockingClient([qm.endpoint], tls=qm.tls, client_id="counted") as client:
+        client.open_queue("QUORATE\\private$\\orders")
+        found = qm.json("manager", "counters", "--seconds", "1")
+    rows = {row["counter"]: row for row in found}
+    assert list(rows) == list(SERVICE.values())
+    assert rows["Sessions of API clients"]["value"] >= 1
+    assert rows["Sessions of API clients"]["per_s"] is None
+    assert rows["Incoming messages"]["per_s"] == 0.0
+    both = f"{qm.endpoint},127.0.0.1:1"
+    *_, dead = qm.json("manager", "counters", "--seconds", "1", "--endpoint", both)
+    assert (dead["node"], dead["value"]) == ("127.0.0.1:1", None)
+    assert "connection refused" in dead["counter"]
+    qm("manager", "counters", "--seconds", "1e9", exit_code=USAGE)
 
 
 def test_locked_messages_are_listed_with_who_holds_them(qm: Qm, orders: str) -> None:

@@ -8,15 +8,14 @@ from urllib.parse import quote
 
 import pytest
 
-from qm.console.counters import (
+from qm.console.counters import BEFORE_MAX_CHARS, reading_of
+from qm.observe.service_counters import (
     APART_MIN_S,
-    BEFORE_MAX_CHARS,
     SAMPLES_MAX,
     SERVICE,
     Counter,
     Reading,
     counters_of,
-    reading_of,
     service_of,
     totals_of,
 )
