@@ -2151,6 +2151,125 @@ class ForgetPeerReply(_message.Message):
 Global___ForgetPeerReply: _TypeAlias = ForgetPeerReply  # noqa: Y015
 
 @_typing.final
+class ListSessionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    """0 means 100; at most 1,000."""
+    address: _builtins.str
+    """Only those of this address of a peer."""
+    queue_manager: _builtins.bytes
+    """Only those of this queue manager."""
+    def __init__(
+        self,
+        *,
+        limit: _builtins.int = ...,
+        address: _builtins.str = ...,
+        queue_manager: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "limit", b"limit", "queue_manager", b"queue_manager"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
+
+@_typing.final
+class ListSessionsReply(_message.Message):
+    """Not in pages, since they change all the time: those with the most bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    SILENT_NODES_FIELD_NUMBER: _builtins.int
+    left_out: _builtins.int
+    """How many more there are."""
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerSession]: ...
+    @_builtins.property
+    def silent_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Members that did not say what sessions they have."""
+
+    def __init__(
+        self,
+        *,
+        sessions: _abc.Iterable[Global___PeerSession] | None = ...,
+        left_out: _builtins.int = ...,
+        silent_nodes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_out", b"left_out", "sessions", b"sessions", "silent_nodes", b"silent_nodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessionsReply: _TypeAlias = ListSessionsReply  # noqa: Y015
+
+@_typing.final
+class PeerSession(_message.Message):
+    """Counted by its node since it began; a session that ends takes its counters with it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    IS_INCOMING_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    IS_OPEN_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    MESSAGES_IN_FIELD_NUMBER: _builtins.int
+    MESSAGES_OUT_FIELD_NUMBER: _builtins.int
+    BYTES_IN_FIELD_NUMBER: _builtins.int
+    BYTES_OUT_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    number: _builtins.int
+    """Of this session alone at its node, while that does not restart."""
+    is_incoming: _builtins.bool
+    """Whether the peer connected; otherwise this queue manager did. Messages go both ways on either."""
+    address: _builtins.str
+    """The peer's, without port."""
+    queue_manager: _builtins.bytes
+    """The peer's, as it claims or is expected to be; empty while neither is known."""
+    is_open: _builtins.bool
+    """Whether its handshake is complete."""
+    since_ms: _builtins.int
+    """UTC milliseconds, cluster time."""
+    messages_in: _builtins.int
+    """Acknowledgements of order and of receiving are messages, too."""
+    messages_out: _builtins.int
+    bytes_in: _builtins.int
+    """All that was read and written on the connection."""
+    bytes_out: _builtins.int
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        number: _builtins.int = ...,
+        is_incoming: _builtins.bool = ...,
+        address: _builtins.str = ...,
+        queue_manager: _builtins.bytes = ...,
+        is_open: _builtins.bool = ...,
+        since_ms: _builtins.int = ...,
+        messages_in: _builtins.int = ...,
+        messages_out: _builtins.int = ...,
+        bytes_in: _builtins.int = ...,
+        bytes_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "is_incoming", b"is_incoming", "is_open", b"is_open", "messages_in", b"messages_in", "messages_out", b"messages_out", "node", b"node", "number", b"number", "queue_manager", b"queue_manager", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeerSession: _TypeAlias = PeerSession  # noqa: Y015
+
+@_typing.final
 class ManagerKey(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1455,6 +1455,11 @@ class PeerControlStub:
                 request_serializer=qm_dot_pb_dot_control__pb2.ForgetPeerRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_control__pb2.ForgetPeerReply.FromString,
                 _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/quorate.control.v1.PeerControl/ListSessions',
+                request_serializer=qm_dot_pb_dot_control__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ListSessionsReply.FromString,
+                _registered_method=True)
 
 
 class PeerControlServicer:
@@ -1482,6 +1487,13 @@ class PeerControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSessions(self, request, context):
+        """MSMQ sessions that live now at all members, with what each has carried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1499,6 +1511,11 @@ def add_PeerControlServicer_to_server(servicer, server):
                     servicer.ForgetPeer,
                     request_deserializer=qm_dot_pb_dot_control__pb2.ForgetPeerRequest.FromString,
                     response_serializer=qm_dot_pb_dot_control__pb2.ForgetPeerReply.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ListSessionsRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ListSessionsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1584,6 +1601,33 @@ class PeerControl:
             '/quorate.control.v1.PeerControl/ForgetPeer',
             qm_dot_pb_dot_control__pb2.ForgetPeerRequest.SerializeToString,
             qm_dot_pb_dot_control__pb2.ForgetPeerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.PeerControl/ListSessions',
+            qm_dot_pb_dot_control__pb2.ListSessionsRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ListSessionsReply.FromString,
             options,
             channel_credentials,
             insecure,

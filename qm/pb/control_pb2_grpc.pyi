@@ -402,6 +402,8 @@ class PeerControlStub:
     GetPeer: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetPeerRequest, _control_pb2.GetPeerReply]
     ForgetPeer: _grpc.UnaryUnaryMultiCallable[_control_pb2.ForgetPeerRequest, _control_pb2.ForgetPeerReply]
     """Forget one that is gone, or only the address that its GUID is bound to."""
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListSessionsRequest, _control_pb2.ListSessionsReply]
+    """MSMQ sessions that live now at all members, with what each has carried."""
 
 @_typing.type_check_only
 class PeerControlAsyncStub(PeerControlStub):
@@ -413,6 +415,8 @@ class PeerControlAsyncStub(PeerControlStub):
     GetPeer: _aio.UnaryUnaryMultiCallable[_control_pb2.GetPeerRequest, _control_pb2.GetPeerReply]  # type: ignore[assignment]
     ForgetPeer: _aio.UnaryUnaryMultiCallable[_control_pb2.ForgetPeerRequest, _control_pb2.ForgetPeerReply]  # type: ignore[assignment]
     """Forget one that is gone, or only the address that its GUID is bound to."""
+    ListSessions: _aio.UnaryUnaryMultiCallable[_control_pb2.ListSessionsRequest, _control_pb2.ListSessionsReply]  # type: ignore[assignment]
+    """MSMQ sessions that live now at all members, with what each has carried."""
 
 class PeerControlServicer(metaclass=_abc_1.ABCMeta):
     """Other queue managers --------------------------------------------------------------------------"""
@@ -439,6 +443,14 @@ class PeerControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ForgetPeerReply, _abc.Awaitable[_control_pb2.ForgetPeerReply]]:
         """Forget one that is gone, or only the address that its GUID is bound to."""
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _control_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListSessionsReply, _abc.Awaitable[_control_pb2.ListSessionsReply]]:
+        """MSMQ sessions that live now at all members, with what each has carried."""
 
 def add_PeerControlServicer_to_server(servicer: PeerControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

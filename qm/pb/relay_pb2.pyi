@@ -1046,6 +1046,104 @@ class ScrubReply(_message.Message):
 Global___ScrubReply: _TypeAlias = ScrubReply  # noqa: Y015
 
 @_typing.final
+class SessionsRequest(_message.Message):
+    """As `qm.cluster.peer_sessions.SessionsWanted`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    address: _builtins.str
+    queue_manager: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        limit: _builtins.int = ...,
+        address: _builtins.str = ...,
+        queue_manager: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "limit", b"limit", "queue_manager", b"queue_manager"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionsRequest: _TypeAlias = SessionsRequest  # noqa: Y015
+
+@_typing.final
+class SessionsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    left_out: _builtins.int
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerSession]: ...
+    def __init__(
+        self,
+        *,
+        sessions: _abc.Iterable[Global___PeerSession] | None = ...,
+        left_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_out", b"left_out", "sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionsReply: _TypeAlias = SessionsReply  # noqa: Y015
+
+@_typing.final
+class PeerSession(_message.Message):
+    """As `qm.cluster.peer_sessions.PeerSession`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    IS_INCOMING_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    IS_OPEN_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    MESSAGES_IN_FIELD_NUMBER: _builtins.int
+    MESSAGES_OUT_FIELD_NUMBER: _builtins.int
+    BYTES_IN_FIELD_NUMBER: _builtins.int
+    BYTES_OUT_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    is_incoming: _builtins.bool
+    address: _builtins.str
+    queue_manager: _builtins.bytes
+    is_open: _builtins.bool
+    since_ms: _builtins.int
+    messages_in: _builtins.int
+    messages_out: _builtins.int
+    bytes_in: _builtins.int
+    bytes_out: _builtins.int
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        is_incoming: _builtins.bool = ...,
+        address: _builtins.str = ...,
+        queue_manager: _builtins.bytes = ...,
+        is_open: _builtins.bool = ...,
+        since_ms: _builtins.int = ...,
+        messages_in: _builtins.int = ...,
+        messages_out: _builtins.int = ...,
+        bytes_in: _builtins.int = ...,
+        bytes_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "is_incoming", b"is_incoming", "is_open", b"is_open", "messages_in", b"messages_in", "messages_out", b"messages_out", "number", b"number", "queue_manager", b"queue_manager", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeerSession: _TypeAlias = PeerSession  # noqa: Y015
+
+@_typing.final
 class ReadEntryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -79,6 +79,11 @@ class RelayStub:
                 request_serializer=qm_dot_pb_dot_relay__pb2.ScrubRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_relay__pb2.ScrubReply.FromString,
                 _registered_method=True)
+        self.Sessions = channel.unary_unary(
+                '/qm.pb.Relay/Sessions',
+                request_serializer=qm_dot_pb_dot_relay__pb2.SessionsRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.SessionsReply.FromString,
+                _registered_method=True)
         self.ReadEntry = channel.unary_unary(
                 '/qm.pb.Relay/ReadEntry',
                 request_serializer=qm_dot_pb_dot_relay__pb2.ReadEntryRequest.SerializeToString,
@@ -162,6 +167,13 @@ class RelayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Sessions(self, request, context):
+        """Any member: its live sessions with other queue managers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReadEntry(self, request, context):
         """Any member: an entry of its log, for a member whose record of it is damaged.
         """
@@ -231,6 +243,11 @@ def add_RelayServicer_to_server(servicer, server):
                     servicer.Scrub,
                     request_deserializer=qm_dot_pb_dot_relay__pb2.ScrubRequest.FromString,
                     response_serializer=qm_dot_pb_dot_relay__pb2.ScrubReply.SerializeToString,
+            ),
+            'Sessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.Sessions,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.SessionsRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.SessionsReply.SerializeToString,
             ),
             'ReadEntry': grpc.unary_unary_rpc_method_handler(
                     servicer.ReadEntry,
@@ -491,6 +508,33 @@ class Relay:
             '/qm.pb.Relay/Scrub',
             qm_dot_pb_dot_relay__pb2.ScrubRequest.SerializeToString,
             qm_dot_pb_dot_relay__pb2.ScrubReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Sessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/Sessions',
+            qm_dot_pb_dot_relay__pb2.SessionsRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.SessionsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,8 @@ class RelayStub:
     """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
     Scrub: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ScrubRequest, _relay_pb2.ScrubReply]
     """Any member: how far it has read back what it stores."""
+    Sessions: _grpc.UnaryUnaryMultiCallable[_relay_pb2.SessionsRequest, _relay_pb2.SessionsReply]
+    """Any member: its live sessions with other queue managers."""
     ReadEntry: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ReadEntryRequest, _relay_pb2.ReadEntryReply]
     """Any member: an entry of its log, for a member whose record of it is damaged."""
     ReadBodies: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]
@@ -81,6 +83,8 @@ class RelayAsyncStub(RelayStub):
     """The leader: resend unacknowledged transactional messages of an outgoing queue now."""
     Scrub: _aio.UnaryUnaryMultiCallable[_relay_pb2.ScrubRequest, _relay_pb2.ScrubReply]  # type: ignore[assignment]
     """Any member: how far it has read back what it stores."""
+    Sessions: _aio.UnaryUnaryMultiCallable[_relay_pb2.SessionsRequest, _relay_pb2.SessionsReply]  # type: ignore[assignment]
+    """Any member: its live sessions with other queue managers."""
     ReadEntry: _aio.UnaryUnaryMultiCallable[_relay_pb2.ReadEntryRequest, _relay_pb2.ReadEntryReply]  # type: ignore[assignment]
     """Any member: an entry of its log, for a member whose record of it is damaged."""
     ReadBodies: _aio.UnaryUnaryMultiCallable[_relay_pb2.ReadBodiesRequest, _relay_pb2.ReadBodiesReply]  # type: ignore[assignment]
@@ -162,6 +166,14 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_relay_pb2.ScrubReply, _abc.Awaitable[_relay_pb2.ScrubReply]]:
         """Any member: how far it has read back what it stores."""
+
+    @_abc_1.abstractmethod
+    def Sessions(
+        self,
+        request: _relay_pb2.SessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.SessionsReply, _abc.Awaitable[_relay_pb2.SessionsReply]]:
+        """Any member: its live sessions with other queue managers."""
 
     @_abc_1.abstractmethod
     def ReadEntry(

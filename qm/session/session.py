@@ -144,6 +144,16 @@ class Session:
         return self._receiving.uncommitted
 
     @property
+    def arrived_count(self) -> int:
+        """UserMessages that have arrived, OrderAcks and FinalAcks among them."""
+        return self._receiving.wire
+
+    @property
+    def sent_count(self) -> int:
+        """UserMessages that were taken for writing, acknowledged or not."""
+        return self._sending.sent
+
+    @property
     def incomplete_bytes(self) -> int:
         """Bytes kept of a packet that has not arrived whole."""
         return self._stream.kept_bytes

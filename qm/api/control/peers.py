@@ -1,14 +1,26 @@
 """PeerControl: other queue managers, as far as their messages are remembered."""
 
+import asyncio
+from heapq import nsmallest
 from typing import Final
 
+from msgspec.structs import asdict
 from typing_extensions import override
 
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import Conflict, InvalidArgument, NotFound, check
-from qm.api.gate.pages import bytes_after, page_size, token_of
+from qm.api.gate.operations import Operations
+from qm.api.gate.pages import PAGE_SIZE_DEFAULT, bytes_after, page_size, token_of
 from qm.api.propose.control_once import UNNUMBERED, Decider
-from qm.cluster.cluster import Cluster
+from qm.cluster.cluster import Cluster, Unavailable
+from qm.cluster.membership import Membership
+from qm.cluster.peer_sessions import (
+    SESSIONS_LISTED_MAX,
+    PeerSession,
+    SessionsFound,
+    SessionsWanted,
+    busiest_first,
+)
 from qm.model.queries import (
     PAGE_ITEMS_MAX,
     IncomingSequence,
@@ -30,8 +42,12 @@ ROWS_PER_STEP: Final = 1_024
 class PeerControl(control_pb2_grpc.PeerControlServicer):
     """Implements `quorate.control.v1.PeerControl`."""
 
-    def __init__(self, cluster: Cluster, decider: Decider) -> None:
+    def __init__(
+        self, cluster: Cluster, membership: Membership, operations: Operations, decider: Decider
+    ) -> None:
         self._cluster = cluster
+        self._membership = membership
+        self._operations = operations
         self._decider = decider
 
     @override
@@ -71,6 +87,34 @@ class PeerControl(control_pb2_grpc.PeerControlServicer):
             outcome = await self._decider.decide(step)
             check(outcome.status)
         return pb.ForgetPeerReply()
+
+    @override
+    async def ListSessions(
+        self, request: pb.ListSessionsRequest, context: Context
+    ) -> pb.ListSessionsReply:
+        if request.limit > SESSIONS_LISTED_MAX:
+            raise InvalidArgument("limit", f"{request.limit}; at most {SESSIONS_LISTED_MAX}")
+        limit = request.limit or PAGE_SIZE_DEFAULT
+        guid = _guid(request.queue_manager) if request.queue_manager else b""
+        wanted = SessionsWanted(limit, request.address, guid)
+        nodes = [member.name for member in self._membership.members]
+        answers = await asyncio.gather(
+            *[self._operations.sessions(node, wanted) for node in nodes], return_exceptions=True
+        )
+        reply = pb.ListSessionsReply()
+        listed: list[tuple[str, PeerSession]] = []
+        for node, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, SessionsFound):
+                listed += [(node, one) for one in answer.sessions]
+                reply.left_out += answer.left_out
+            elif isinstance(answer, Unavailable | KeyError):
+                reply.silent_nodes.append(node)
+            else:
+                raise answer
+        busiest = nsmallest(limit, listed, lambda one: (*busiest_first(one[1]), one[0]))
+        reply.sessions.extend(pb.PeerSession(node=node, **asdict(one)) for node, one in busiest)
+        reply.left_out += len(listed) - len(busiest)
+        return reply
 
     def _known(self, guid: bytes) -> PeerInfo:
         found = get_peer(self._cluster.view, guid)

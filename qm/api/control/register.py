@@ -41,7 +41,7 @@ class Control:
         self._cluster = ClusterControl(cluster, membership, operations, decider)
         self._queues = QueueControl(cluster, decider)
         self._outgoing = OutgoingControl(cluster, operations, decider)
-        self._peers = PeerControl(cluster, decider)
+        self._peers = PeerControl(cluster, membership, operations, decider)
         self._keys = KeyControl(cluster, operations, decider)
         self._directory = DirectoryControl(cluster, operations, decider)
         self._certificates = CertificateControl(cluster, decider)

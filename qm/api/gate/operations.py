@@ -12,6 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from qm.api.gate.identity import Principal
+from qm.cluster.peer_sessions import SessionsFound, SessionsWanted
 from qm.model.values.elements import OutgoingQueueState
 from qm.store.backup import BackupHead
 from qm.wire.enums import ConnectionStatus
@@ -183,6 +184,12 @@ class Operations(Protocol):
 
     async def scrub(self, node: str, *, begins: bool) -> ScrubState:
         """Return how far a node has read back what it stores; `begins`: it begins anew now.
+
+        Raises KeyError for a node that is not a member.
+        """
+
+    async def sessions(self, node: str, wanted: SessionsWanted) -> SessionsFound:
+        """Return a node's live sessions with other queue managers.
 
         Raises KeyError for a node that is not a member.
         """

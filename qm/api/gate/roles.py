@@ -62,7 +62,7 @@ RULES: Final[Mapping[str, Rule]] = {
     **_changes(f"{_CONTROL}.QueueControl", ADMINS, "SetQueueManager"),
     **_reads(f"{_CONTROL}.OutgoingControl", OPERATORS, "ListOutgoing", "GetOutgoing"),
     **_changes(f"{_CONTROL}.OutgoingControl", OPERATORS, "Pause", "Resume", "Resend"),
-    **_reads(f"{_CONTROL}.PeerControl", OPERATORS, "ListPeers", "GetPeer"),
+    **_reads(f"{_CONTROL}.PeerControl", OPERATORS, "ListPeers", "GetPeer", "ListSessions"),
     **_changes(f"{_CONTROL}.PeerControl", ADMINS, "ForgetPeer"),
     **_reads(f"{_CONTROL}.KeyControl", CLIENTS, "GetKeys"),
     **_changes(f"{_CONTROL}.KeyControl", ADMINS, "ReplaceKeys"),

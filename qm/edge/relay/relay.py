@@ -17,6 +17,7 @@ from qm.cluster.sealing import Sealing
 from qm.edge.batches import IntakeOwner, Item
 from qm.edge.edge_metrics import NEW_TERM, EdgeMetrics
 from qm.edge.limits import HELD_MAX_BYTES, LATE_MAX_COUNT, RELAY_RETRY_S
+from qm.edge.live_sessions import LiveSessions
 from qm.edge.relay.batch_outcome import settle
 from qm.edge.relay.pipeline import Pipeline
 from qm.edge.relay.session_intake import Inspector, SessionIntake
@@ -71,6 +72,8 @@ class Relay:
         self._held_back_bytes = 0
         self.sealing: Final = sealing
         self.inspector: Final = Inspector()
+        self.sessions: Final = LiveSessions(cluster.now_ms)
+        """Those whose arrivals come here, from their connection on."""
         self.queue_manager: Guid | None = None
         """Our own GUID, None before the cluster's birth."""
         self.commit_index = 0

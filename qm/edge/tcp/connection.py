@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from qm.edge.batches import IntakeOwner
 from qm.edge.limits import LINGER_MAX_S, WRITE_BUFFER_MAX_BYTES, WRITE_STALL_MAX_S
+from qm.edge.live_sessions import LiveSession
 from qm.edge.relay.session_intake import SessionIntake
 from qm.edge.tcp.context import EdgeContext
 from qm.session import (
@@ -46,6 +47,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
         "_is_attending",
         "_is_held",
         "_is_reading",
+        "_live",
         "_marked",
         "_session",
         "_stalls_at",
@@ -55,6 +57,8 @@ class Connection(asyncio.Protocol, IntakeOwner):
     )
 
     _transport: asyncio.Transport
+    _live: LiveSession
+    """Its counters, from the beginning of a session."""
 
     def __init__(self, context: EdgeContext) -> None:
         self._context = context
@@ -96,7 +100,9 @@ class Connection(asyncio.Protocol, IntakeOwner):
         self._is_admitted = True
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
         now = context.loop.time()
-        self._session = Session(context.session, Role.ACCEPTOR, context.queue_manager, now)
+        session = Session(context.session, Role.ACCEPTOR, context.queue_manager, now)
+        self._session = session
+        self._live = context.relay.sessions.begin(session, self.address)
         self._attend(now)
 
     @override
@@ -108,6 +114,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
         context = self._context
         now = context.loop.time()
         context.metrics.arrived(len(data))
+        self._live.bytes_in += len(data)
         session.receive(data, now)
         incomplete, before = session.incomplete_bytes, self._incomplete_bytes
         if incomplete or before:
@@ -248,6 +255,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
         context, transport = self._context, self._transport
         while self._stalls_at == inf and (data := session.take_outgoing(now)):
             context.metrics.sent(len(data))
+            self._live.bytes_out += len(data)
             transport.write(data)
         if self._intake is not None and session.acknowledged != self._marked:
             self._marked = session.acknowledged
@@ -256,6 +264,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
     def _let_go(self, session: Session, now: float) -> None:
         """The session has ended: at most a refusal is still to be written."""
         self._session = None
+        self._context.relay.sessions.end(self._live)
         if data := session.take_outgoing(now):
             self._context.metrics.sent(len(data))
             self._transport.write(data)

@@ -41,6 +41,7 @@ METHODS: Final = {
     "Links": Right.MEMBER,
     "Resend": Right.MEMBER,
     "Scrub": Right.MEMBER,
+    "Sessions": Right.MEMBER,
     "ReadEntry": Right.MEMBER,
     "ReadBodies": Right.MEMBER,
     "AskExporter": Right.MEMBER,

@@ -16,6 +16,7 @@ from typing_extensions import override
 from qm.api.gate.operations import Health, ScrubState
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import ChangeRefused
+from qm.cluster.peer_sessions import SessionsFound, SessionsWanted
 from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
 from qm.model.values.effects import Outcome
 from qm.node.relay.channels import SERVER_OPTIONS
@@ -28,6 +29,7 @@ from qm.node.relay.leader_stream import LeaderStream, LeaderStreams, StreamOver
 from qm.node.relay.outcome_codec import encode_outcome
 from qm.node.relay.peer_gate import PeerGate
 from qm.node.relay.roster import Roster
+from qm.node.relay.session_lists import sessions_reply, sessions_wanted
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
@@ -79,6 +81,9 @@ class Operator(Protocol):
 
     def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
         """Return what this node knows of links."""
+
+    def sessions_here(self, wanted: SessionsWanted) -> SessionsFound:
+        """Return this node's live sessions with other queue managers."""
 
     def resend_here(self, queue_id: int) -> bool:
         """Send again the messages that wait for an order acknowledgement."""
@@ -244,6 +249,12 @@ class _Service(RelayServicer):
     @override
     async def Links(self, request: relay_pb2.LinksRequest, context: Any) -> relay_pb2.LinksReply:
         return self._member.operator.links_here(request)
+
+    @override
+    async def Sessions(
+        self, request: relay_pb2.SessionsRequest, context: Any
+    ) -> relay_pb2.SessionsReply:
+        return sessions_reply(self._member.operator.sessions_here(sessions_wanted(request)))
 
     @override
     async def Resend(self, request: relay_pb2.ResendRequest, context: Any) -> relay_pb2.ResendReply:

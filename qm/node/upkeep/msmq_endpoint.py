@@ -7,6 +7,7 @@ from typing import Final
 
 from qm.cluster.cluster import Cluster, Unavailable
 from qm.cluster.examining import Examined
+from qm.cluster.peer_sessions import NO_SESSIONS, SessionsFound, SessionsWanted
 from qm.cluster.sealing import Sealing
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
@@ -130,6 +131,10 @@ class MsmqEndpoint:
     def session_count(self) -> int:
         """Return how many peers are connected here."""
         return 0 if self.edge is None else self.edge.connection_count
+
+    def sessions(self, wanted: SessionsWanted) -> SessionsFound:
+        """Return sessions with other queue managers that live here now."""
+        return NO_SESSIONS if self.edge is None else self.edge.relay.sessions.found(wanted)
 
     async def examine(self, packet: bytes, sender: str) -> Examined:
         """Examine a client's message; see `Examining`."""

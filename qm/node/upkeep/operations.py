@@ -24,12 +24,14 @@ from qm.api.gate.operations import (
     ScrubState,
 )
 from qm.cluster.cluster import Unavailable
+from qm.cluster.peer_sessions import SessionsFound, SessionsWanted
 from qm.edge.outgoing import LinkReport
 from qm.model.values.elements import OutgoingQueueState
 from qm.node.audits import Shelf
 from qm.node.membership.manager_keys import NodeKeys
 from qm.node.membership.status import VERSION
 from qm.node.relay.channels import Channels, Unreachable, reply_to
+from qm.node.relay.session_lists import sessions_found, sessions_request
 from qm.node.replica.replicated_store import ReplicatedStore
 from qm.node.upkeep.backup import Backups
 from qm.node.upkeep.consensus_health import consensus_alarms
@@ -137,6 +139,13 @@ class NodeOperations(Operations):
         )
 
     @override
+    async def sessions(self, node: str, wanted: SessionsWanted) -> SessionsFound:
+        if node == self._replicated.node:
+            return self.sessions_here(wanted)
+        request = sessions_request(wanted)
+        return sessions_found(await self._ask(node, "Sessions", request, ASK_TIMEOUT_S))
+
+    @override
     async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
         request = relay_pb2.LinksRequest(queue_ids=queue_ids[:LINKS_MAX])
         leadership = self._replicated.leadership
@@ -222,6 +231,10 @@ class NodeOperations(Operations):
         if begins:
             self._scrubber.ask()
         return self._scrubber.state()
+
+    def sessions_here(self, wanted: SessionsWanted) -> SessionsFound:
+        """Return this node's live sessions with other queue managers."""
+        return self._msmq.sessions(wanted)
 
     def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
         """Return what this node knows of links; nothing unless it leads."""

@@ -7,6 +7,7 @@ from typing import Protocol, cast
 from typing_extensions import override
 
 from qm.edge.batches import IntakeOwner
+from qm.edge.live_sessions import LiveSession
 from qm.edge.outgoing.limits import (
     HANDSHAKE_PATIENCE_S,
     TENURE_S,
@@ -56,6 +57,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         self._held: set[int] = set()
         self._is_paused = False
         self._session: Session | None = None
+        self._live: LiveSession | None = None
         self._transport: asyncio.Transport | None = None
         self._intake: SessionIntake | None = None
         self._is_flow_held = False
@@ -194,6 +196,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
             context.clock(),
             remote_guid=self.hop.qm_guid,
         )
+        self._live = context.relay.sessions.begin(self._session, self.hop.address)
         context.metrics.gauge("quorate_sessions").labels(role="initiator").inc()
         for user in list(self._users.values()):
             user.on_connected(self)
@@ -201,7 +204,8 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._session is not None:
+        if self._session is not None and self._live is not None:
+            self._live.bytes_in += len(data)
             self._context.metrics.counter("quorate_bytes_arrived_total").inc(len(data))
             self._session.receive(data, self._context.clock())
             self._settle()
@@ -209,6 +213,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.close(CloseReason.DISCONNECTED, str(exc) if exc is not None else "by the peer")
+        self._end_live()
 
     @override
     def pause_writing(self) -> None:
@@ -284,6 +289,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
 
     def _on_closed(self, event: Closed) -> None:
         self._is_over = True
+        self._end_live()
         context = self._context
         context.timers.forget(self)
         context.metrics.gauge("quorate_sessions").labels(role="initiator").dec()
@@ -310,6 +316,10 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
             self._intake.close([])
         for user in self._take_users():
             user.on_closed(event)
+
+    def _end_live(self) -> None:
+        if self._live is not None:
+            self._context.relay.sessions.end(self._live)
 
     def _take_users(self) -> list[User]:
         users = list(self._users.values())
@@ -346,7 +356,8 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         while not self._is_choked and (data := session.take_outgoing(now)):
             transport.write(data)
             size += len(data)
-        if size:
+        if size and self._live is not None:
+            self._live.bytes_out += size
             self._context.metrics.counter("quorate_bytes_sent_total").inc(size)
 
     def _follow_reading_pause(self, session: Session) -> None:
