@@ -50,6 +50,7 @@ _NOUNS: Final = {
     "report": "qm.cli.cluster.report:report",
     "rpc": "qm.cli.windows.rpc:rpc",
     "search": "qm.cli.queues.search:search",
+    "session": "qm.cli.queues.session:session",
     "top": "qm.cli.cluster.watch:top",
     "transaction": "qm.cli.queues.transaction:transaction",
     "user": "qm.cli.people.account:user",

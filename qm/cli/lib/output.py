@@ -58,6 +58,11 @@ def show_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
         _print_table(items, columns)
 
 
+def sortable(value: Any) -> Any:
+    """Return what rows are sorted by: nothing comes before anything, texts without case."""
+    return (value is not None, value.lower() if isinstance(value, str) else value or 0)
+
+
 def show_one(item: Row, output: str) -> None:
     """Print one item with everything known about it."""
     if output == "json":

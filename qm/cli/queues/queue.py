@@ -18,6 +18,7 @@ from qm.cli.lib.output import (
     output_option,
     show_one,
     show_rows,
+    sortable,
     yes_option,
 )
 from qm.cli.lib.pages import all_pages
@@ -160,7 +161,7 @@ def list_queues(
             found = await _with_details(wire, found)
         made = [_summary(each) | (_ages(each) if has_details else {}) for each in found]
         return (
-            sorted(made, key=lambda row: _sortable(row[key]), reverse=is_reversed) if key else made
+            sorted(made, key=lambda row: sortable(row[key]), reverse=is_reversed) if key else made
         )
 
     async def work(wire: Any) -> None:
@@ -194,11 +195,6 @@ def _column(name: str) -> str:
 
 def _order(text: str | None) -> tuple[str, bool]:
     return (_column(text.removeprefix("-")), text.startswith("-")) if text else ("", False)
-
-
-def _sortable(value: Any) -> Any:
-    """Nothing comes before anything; texts are compared without case."""
-    return (value is not None, value.lower() if isinstance(value, str) else value or 0)
 
 
 def _has_statistics(found: Sequence[Any]) -> bool:
