@@ -1,4 +1,4 @@
-"""Other queue managers: what comes in from each, and what goes out to each address."""
+"""Other queue managers: sessions, and messages in from each and out to each address."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -7,6 +7,7 @@ import msgspec
 from aiohttp import web
 
 from qm.console.page_group import Cell, PageGroup, cells_of, instant_ms
+from qm.console.peer_sessions import sessions_shown
 from qm.names.guid import guid_text
 from qm.pb import control_pb2 as pb
 
@@ -56,6 +57,7 @@ class PeerPages(PageGroup):
         """Return all routes."""
         return [
             web.get("/peers", self._peers),
+            web.get("/peers/sessions", self._sessions_now),
             web.get("/peers/{peer:[0-9a-f]{32}}", self._peer),
         ]
 
@@ -76,7 +78,12 @@ class PeerPages(PageGroup):
             outgoing=cells_of([_row(address, one) for address, one in sorted(outgoing.items())]),
             is_whole=is_whole,
             counted_max=OUTGOING_COUNTED_MAX,
+            **await sessions_shown(self, request),
         )
+
+    async def _sessions_now(self, request: web.Request) -> web.Response:
+        """The part of the page that is renewed."""
+        return self.render(request, "sessions.html.j2", **await sessions_shown(self, request))
 
     async def _incoming(self, request: web.Request, peer: Any) -> tuple[Cell | str | int, ...]:
         sequences = await self._sequences(request, peer.queue_manager)

@@ -5,9 +5,12 @@ import re
 from playwright.async_api import Page, expect
 
 from qm.client.message import Message
+from qm.names.guid import guid_text
 from tests.cluster.messages import batch, propose
+from tests.cluster.test_edge import connect
 from tests.console.windows import HOSTILE, assert_accessible, browse, link_of, picture
 from tests.unit.client.world import PLAIN, Clients
+from tests.unit.model.world import PEER
 
 RENEWED_MS = 20_000
 
@@ -86,9 +89,14 @@ def test_counters_are_renewed_with_rates_and_peers_are_counted() -> None:
             await propose(leader, batch("transactional", [number], number, sequence=sequence))
         async with made.client() as client:
             await client.send(r"DIRECT=TCP:127.0.0.250\private$\far", Message(body=b"x"))
+        peer = await connect(leader)
         await page.goto(f"{base}/peers")
+        row = page.locator("tr", has=page.locator("td", has_text=guid_text(PEER))).first
+        await expect(row.locator("td.number").nth(5)).to_have_text("")
+        await expect(row.locator("td.number").nth(5)).to_have_text("0.0", timeout=RENEWED_MS)
         await assert_accessible(page, "peers-counted")
         await picture(page, "peers-counted")
+        peer.transport.abort()
         await page.click("tbody th a")
         await page.wait_for_selector("h1:has-text('Queue manager')")
         await assert_accessible(page, "peer")

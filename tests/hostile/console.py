@@ -51,6 +51,7 @@ _PATHS = (
     "/counters",
     "/counters/live?before=" + "%7B" * 2_000,
     "/peers?after=%ff",
+    "/peers/sessions?before=" + "k8s%3D" * 1_000,
     "/peers/" + "0" * 32,
     "/queues/1/lent/" + "f" * 32 + "?" + "key=18446744073709551615&" * 300,
     "/queues/1/packets?key=1&key=1",
