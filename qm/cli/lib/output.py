@@ -163,4 +163,8 @@ def _plain(value: Any) -> Any:
 def _yaml(value: Any) -> str:
     import yaml
 
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+    text = str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+    if text.replace("\n", "").isprintable():
+        return text
+    # It lets pass what turns the direction of text around, and other marks that are not seen.
+    return str(yaml.safe_dump(value, sort_keys=False))

@@ -129,6 +129,19 @@ def test_yaml_and_tables_say_the_same(qm: Qm, orders: str) -> None:
     assert any("orders" in line for line in table.splitlines())
 
 
+def test_no_output_turns_the_terminal_s_text_around(qm: Qm) -> None:
+    label = "gr\xfc\xdfe \u202egpj.exe"
+    qm("queue", "create", ".\\private$\\turned", "--label", label)
+    try:
+        for output in ("table", "json", "yaml"):
+            shown = qm("queue", "show", ".\\private$\\turned", "-o", output).stdout
+            assert "gpj.exe" in shown
+            assert "\u202e" not in shown
+        assert yaml.safe_load(shown)["attributes"]["label"] == label
+    finally:
+        qm("queue", "delete", ".\\private$\\turned", "--yes")
+
+
 # Messages --------------------------------------------------------------------------------------
 
 
