@@ -149,7 +149,10 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         self._settle()
 
     def connect_failed(self, status: ConnectionStatus) -> None:
-        """The transport did not connect."""
+        """The transport did not connect, or was given up in the turn in which it did."""
+        if self._session is not None:
+            self.close(CloseReason.DISCONNECTED, "given up while it was made")
+            return
         self._is_over = True
         self._owner.on_over(self)
         for user in self._take_users():

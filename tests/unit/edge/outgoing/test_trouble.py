@@ -76,6 +76,31 @@ def test_a_peer_that_does_not_run_is_tried_again() -> None:
     run(scenario())
 
 
+def test_a_connection_given_up_just_as_it_is_made_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            loop = asyncio.get_running_loop()
+            connect = loop.create_connection
+
+            async def late(*arguments: Any, **more: Any) -> None:
+                transport, _ = await connect(*arguments, **more)
+                loop.call_later(0.02, transport.close)
+                raise TimeoutError
+
+            with monkeypatch.context() as patched:
+                patched.setattr(type(loop), "create_connection", lambda _, *a, **m: late(*a, **m))
+                queue = cluster.send(peer.address, 3)
+                await until(lambda: state(cluster, queue) is OutgoingState.DISCONNECTED)
+            await until(lambda: cluster.metric("quorate_sessions", role="initiator") == 0)
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+            assert cluster.metric("quorate_sessions", role="initiator") == 1
+
+    run(scenario())
+
+
 def test_a_peer_that_refuses_is_tried_again() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
