@@ -14,6 +14,8 @@ from typing_extensions import override
 
 from qm.client.errors import MqError
 from qm.client.mqac import (
+    MSMQApplication,
+    MSMQManagement,
     MSMQMessage,
     MSMQQuery,
     MSMQQueueInfo,
@@ -21,11 +23,19 @@ from qm.client.mqac import (
     MSMQTransactionDispenser,
 )
 from qm.client.mqac.cluster.manager import ClusterManager
-from qm.client.mqac.constants import E_NOTIMPL, MQACCESS, MQJOURNAL, MQPRIVLEVEL, MQSHARE
+from qm.client.mqac.constants import (
+    E_NOTIMPL,
+    MQACCESS,
+    MQCERT_REGISTER,
+    MQJOURNAL,
+    MQPRIVLEVEL,
+    MQSHARE,
+    QUEUE_STATE,
+)
 from qm.client.mqac.naming import format_name_of_path
 from qm.client.values import kept_entry
 from qm.names.guid import guid_text
-from qm.pb import control_pb2
+from qm.pb import control_pb2, data_pb2
 from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import (
@@ -245,6 +255,9 @@ def test_a_queue_has_the_defaults(service: MSMQService) -> None:
         "MulticastAddress": "", "BasePriority": 0,
     }  # fmt: skip
     assert {name: getattr(info, name) for name in wanted} == wanted
+    # So has the copy of an object, before Refresh fills it with anything else.
+    system = info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER")
+    assert {name: getattr(system, name) for name in wanted} == wanted
 
 
 PUTS: dict[str, Any] = {
@@ -297,6 +310,8 @@ def test_a_get_refreshes_first_and_fails_as_that_does(service: MSMQService) -> N
         assert info.IsWorldReadable == 1
         assert info.IsWorldReadable2 is True
         assert info.FormatName in (None, SEVERAL)
+    with fails(E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION):  # a path name that was put needs none
+        _ = info_of(service, name=SEVERAL).PathName
     # The first get after Create reads the queue, and later ones do not.
     info = made(service)
     other = info_of(service, name=info.FormatName or "")
@@ -620,6 +635,10 @@ def test_create_checks_in_order_and_sets_what_was_put(service: MSMQService) -> N
     shown = {name: getattr(again, name) for name in PUTS}
     assert shown == PUTS | {"ServiceTypeGuid": PUTS["ServiceTypeGuid"][1:-1]}
     assert again.IsTransactional2
+    # What was put is the queue's from then on, no longer the object's.
+    again.Label = "by another"
+    again.Update()
+    assert (info.Label, info.IsTransactional) == ("by another", 1)
     # CreateQueue's own refusals are the result, too.
     wrong = info_of(service, path=fresh_path())
     wrong.MulticastAddress = "no address"
@@ -665,7 +684,7 @@ def test_create_is_neither_transactional_nor_world_readable_by_default(
     assert everyone(readable) & 0x3 == 0x3
 
 
-@pytest.mark.spec("AC-3.10.4.1.26.1-03", "AC-3.10.4.1.26-08")
+@pytest.mark.spec("AC-3.10.4.1.26.1-02", "AC-3.10.4.1.26.1-03", "AC-3.10.4.1.26-08")
 def test_a_new_queue_s_access_list(service: MSMQService) -> None:
     name = control_pb2.QueueName(name=made(service).FormatName or "")
     acl = ask(service, lambda s: s.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
@@ -739,6 +758,13 @@ def test_what_delete_refuses_stays_as_it_was(service: MSMQService) -> None:
     with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
         remote.Delete()
     assert remote.PathName == REMOTE
+    # Nor are the messages on their way to it, whose queue has its format name.
+    remote = info_of(service, name=f"DIRECT=OS:{REMOTE}")
+    MSMQMessage(service).Send(opened(remote, SEND))
+    with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
+        remote.Delete()
+    kept = control_pb2.GetOutgoingRequest(queue=control_pb2.QueueName(name=remote.FormatName or ""))
+    assert ask(service, lambda s: s.outgoing.GetOutgoing, kept).message_count
     mine = made(service)
     with as_client(service) as (limited, _):
         same = info_of(limited, name=mine.FormatName or "")
@@ -922,14 +948,18 @@ def test_update_writes_and_refuses(service: MSMQService) -> None:
 
 
 def refused(service: MSMQService, method: str) -> None:
-    """What names no one queue that is here is refused."""
+    """What names no one queue that is here is refused; what is on its way to one is none."""
     unsupported = E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     gone = info_of(service, path="QUORATE\\gone")
     gone.Create()
     public = gone.FormatName or ""
     gone.Delete()
+    sent_to = f"DIRECT=OS:{REMOTE}"
+    MSMQMessage(service).Send(opened(info_of(service, name=sent_to), SEND))
     for info, code in (
         (MSMQQueueInfo(service), E.MQ_ERROR_INVALID_PARAMETER),
+        (info_of(service, name=sent_to), E.MQ_ERROR_UNSUPPORTED_OPERATION),
+        (info_of(service, name=f"{sent_to}2"), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (info_of(service, path="no path at all"), E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
         (info_of(service, path=fresh_path()), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (info_of(service, name=public), E.MQ_ERROR_QUEUE_NOT_FOUND),
@@ -993,9 +1023,63 @@ def test_the_objects_see_what_other_protocols_see(service: MSMQService) -> None:
     identifier = transaction.attached().GetTransactionInfo().uow
     assert identifier in [each.identifier for each in reply.transactions]
     transaction.Abort()
+    reader = opened(info)
+    assert reader.PeekCurrent(ReceiveTimeout=0) is not None
     ask(service, lambda s: s.queues.PurgeQueue, control_pb2.PurgeQueueRequest(queue=name))
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         opened(info).Peek(ReceiveTimeout=0)
+    with fails(E.MQ_ERROR_MESSAGE_ALREADY_RECEIVED):  # under the cursor
+        reader.PeekCurrent(ReceiveTimeout=0)
+
+
+@pytest.mark.spec("AC-3.1.1.1-01")
+def test_so_they_do_of_messages_on_their_way_certificates_and_the_queue_manager(
+    service: MSMQService,
+) -> None:
+    message = MSMQMessage(service)
+    message.Label = "as it was sent"
+    far = info_of(service, name="DIRECT=OS:elsewhere\\private$\\shared")
+    message.Send(opened(far, SEND))
+    name = control_pb2.QueueName(name=far.FormatName or "")
+    browsed = ask(
+        service,
+        lambda s: s.messages.Browse,
+        control_pb2.BrowseRequest(queue=name, page_size=2, view=data_pb2.PROPERTIES_WITHOUT_BODY),
+    )
+    (sent,) = browsed.messages
+    assert sent.properties.label == message.Label
+    assert sent.message_id == message.Id
+    held = ask(service, lambda s: s.outgoing.Pause, control_pb2.GetOutgoingRequest(queue=name))
+    assert held.message_count == 1
+    management = MSMQManagement(service)
+    management.Init(FormatName=far.FormatName)
+    outgoing = management.outgoing_queue_management()
+    assert (outgoing.State, outgoing.MessageCount) == (QUEUE_STATE.MQ_QUEUE_STATE_ONHOLD, 1)
+    application = MSMQApplication(service)
+    application.RegisterCertificate()
+    theirs = ask(service, lambda s: s.certificates.List, control_pb2.ListCertificatesRequest())
+    internal = [each.certificate for each in theirs.certificates if each.is_internal]
+    signer = service.manager.signer(b"")
+    assert signer is not None
+    assert internal == [signer.certificate]
+    # And the other way: what another takes away is not there for the objects either.
+    for each in theirs.certificates:
+        ask(
+            service,
+            lambda s: s.certificates.Remove,
+            control_pb2.RemoveCertificateRequest(digest=each.digest),
+        )
+    flags = MQCERT_REGISTER.MQCERT_REGISTER_IF_NOT_EXIST
+    assert application.RegisterCertificate(flags) == 0
+    assert application.IsConnected
+    for is_online in (False, True):
+        changes = {"connection_active": control_pb2.Value(flag=is_online)}
+        ask(
+            service,
+            lambda s: s.queues.SetQueueManager,
+            control_pb2.SetQueueManagerRequest(changes=changes),
+        )
+        assert application.IsConnected is is_online
 
 
 @pytest.mark.spec("AC-3.1.1.2-01")

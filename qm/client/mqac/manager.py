@@ -202,7 +202,10 @@ class QueueManager(Protocol):
     # Queues --------------------------------------------------------------------------------
 
     def queue(self, name: str) -> QueueRecord:
-        """Return the queue with this path name or format name, with its attributes."""
+        """Return the queue with this path name or format name, with its attributes.
+
+        Raises MQ_ERROR_UNSUPPORTED_OPERATION for one of another computer.
+        """
 
     def create_queue(
         self, path_name: str, attributes: Mapping[str, Any], *, is_world_readable: bool

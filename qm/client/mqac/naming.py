@@ -5,6 +5,7 @@ from typing import Final
 from qm.client import names
 from qm.client.errors import MqError
 from qm.client.mqac.manager import QueueManager
+from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import (
     DistributionListName,
@@ -12,6 +13,7 @@ from qm.names.format_name import (
     MachineName,
     MulticastName,
     MultipleElementName,
+    PrivateName,
     format_name_text,
     parse_format_name,
 )
@@ -92,6 +94,14 @@ def require_local(manager: QueueManager, path: str) -> None:
     parsed = parsed_path(expanded(manager, path))
     if parsed.kind is PathKind.PRIVATE and not _is_own(manager, parsed):
         raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION)
+
+
+def may_be_elsewhere(manager: QueueManager, format_name: str) -> bool:
+    """Whether a name may mean a queue of another computer, for all that it says. Raises MqError."""
+    parsed = parsed_format_name(format_name)
+    if isinstance(parsed, DirectName):
+        return parsed.address.host.upper() != manager.computer_name.upper()
+    return isinstance(parsed, PrivateName) and parsed.guid != manager.identifier
 
 
 def is_send_only(format_name: str) -> bool:

@@ -276,7 +276,7 @@ class QueueAttributes(ABC):
 
     def Delete(self) -> None:
         """Delete the queue and its messages."""
-        self._manager.delete_queue(self._one_local_queue())
+        self._manager.delete_queue(self._one_held_queue())
         self._path_name = self._format_name = ""
         self._attributes, self._changed = {}, set()
         self._forget_flags()
@@ -292,7 +292,7 @@ class QueueAttributes(ABC):
 
     def Update(self) -> None:
         """Write the attributes that were set since Refresh or Create."""
-        self._manager.change_queue(self._one_local_queue(), self._to_write())
+        self._manager.change_queue(self._one_held_queue(), self._to_write())
         self._changed.clear()
 
     # ---------------------------------------------------------------------------------------
@@ -343,8 +343,17 @@ class QueueAttributes(ABC):
             self._format_name = naming.resolve(self._manager, self._path_name)
         return self._format_name
 
+    def _one_held_queue(self) -> str:
+        """Return the format name if this cluster holds the queue, not only messages on their way to
+        it.
+        """
+        name = self._one_local_queue()
+        if naming.may_be_elsewhere(self._manager, name):
+            self._manager.queue(name)
+        return name
+
     def _one_local_queue(self) -> str:
-        """Return the format name if it means one queue that this cluster holds."""
+        """Return the format name if it means one queue, and not by a path of another computer."""
         name = self._resolve()
         if naming.is_send_only(name):
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)

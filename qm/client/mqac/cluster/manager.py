@@ -303,9 +303,11 @@ class ClusterManager(QueueManager):
         return MachineRecord(found.identifier, found.computer_name)
 
     def _queue(self, name: pb.QueueName) -> QueueRecord:
-        return _record(
-            self.call(lambda stubs: stubs.queues.GetQueue, pb.GetQueueRequest(queue=name))
-        )
+        found = self.call(lambda stubs: stubs.queues.GetQueue, pb.GetQueueRequest(queue=name))
+        if found.kind == pb.OUTGOING:
+            # Messages are on their way to it: the queue itself is out of reach.
+            raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION)
+        return _record(found)
 
     def _let_everyone_read(self, queue_id: int) -> None:
         """AC-A14: allow Everyone to receive and peek."""
