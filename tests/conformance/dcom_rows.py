@@ -15,8 +15,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from qm.client import mqac
-from qm.names.guid import guid_text
-from qm.rpc.dcom.automation.dispatch import InvokeFlag
+from qm.names.guid import guid_from_text, guid_text
+from qm.rpc.dcom.automation.dispatch import IDISPATCH, InvokeFlag
+from qm.rpc.dcom.automation.type_interfaces import ITYPEINFO
 from qm.rpc.dcom.automation.variant import BSTR, VARIANT
 from qm.rpc.dcom.mqac.classes import interfaces_of
 from qm.rpc.dcom.mqac.definitions import (
@@ -34,6 +35,7 @@ from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH
 from qm.rpc.dcom.runtime.orpc import INTERFACE
 from qm.rpc.ndr.types import GUID, I16, I32, U32, Type, Unique, VaryingArray
 from tests.conformance.catalogue import SPEC_FOLDER
+from tests.unit.rpc.dcom.scripts import Program, play, pointed
 
 _PLACE = re.compile(r"(?P<interface>\w+)[#@](?P<number>\d+)")
 _HEAD = re.compile(
@@ -80,6 +82,9 @@ _CARRIED: dict[str, Type[Any]] = {
 }
 """What neither is an interface pointer nor stands in `_carries`, by its type without a star."""
 _TRANSACTION_INFO_BYTES = 40
+_ENGLISH = 0x409
+_OF_ITSELF = -1
+"""MEMBERID_NIL: what GetDocumentation is asked about."""
 
 
 class Said(NamedTuple):
@@ -313,6 +318,39 @@ def class_holds(row_id: str) -> Coclass:
     assert served[IID_IDISPATCH] == default
     assert own <= {*served.values()}, row_id
     return found
+
+
+def classes_hold(*row_ids: str) -> None:
+    """Assert that coclasses are what rows say, and that a program gets each by its CLSID."""
+
+    async def scenario(program: Program) -> None:
+        for row_id in row_ids:
+            found = class_holds(row_id)
+            await _is_made(program, rows()[row_id]["text"], found)
+
+    play(scenario)
+
+
+async def _is_made(program: Program, text: str, found: Coclass) -> None:
+    """Assert that an object has each interface that its row names, and is late bound by the
+    default one.
+    """
+    match = _CLASS.match(text)
+    assert match, text
+    name, clsid, default, listed = match.groups()
+    names = [one for one in listed.split(", ") if one != _SERVED_BY_CLIENTS]
+    wanted = [definitions().named(one).guid for one in names]
+    identifier = guid_from_text(clsid)
+    assert identifier == found.guid
+    refs = await program.server.create(identifier, IID_IDISPATCH, *wanted)
+    assert [one.iid for one in refs] == [IID_IDISPATCH, *wanted], name
+    assert len({one.oid for one in refs}) == 1, name
+    raw, status = await program.server.call(refs[0].ipid, IDISPATCH, 4, [0, _ENGLISH])
+    assert status == 0, name
+    information = pointed(raw).ipid
+    described, *_ = await program.server.call(information, ITYPEINFO, 12, [_OF_ITSELF, 1])
+    assert described == default
+    await program.server.release(*refs)
 
 
 def interface_holds(row_id: str) -> None:

@@ -620,6 +620,46 @@ def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
             management.outgoing_queue_management().EodGetSendInfo()
 
 
+@pytest.mark.spec("AC-2.2.4.2-01")
+def test_each_of_them_is_what_the_cluster_says_of_it(service: MSMQService) -> None:
+    def place(number: int) -> pb.SequencePlace:
+        return pb.SequencePlace(
+            sequence_identifier=1 << 40, sequence_number=number, previous_number=number - 1
+        )
+
+    told = pb.OutgoingQueue(
+        next=place(5),
+        last_acked=place(2),
+        first_unacked=place(3),
+        last_unacked=place(4),
+        unacked_count=14,
+        unread_count=13,
+        resend_count=17,
+        next_resend_ms=15_000,
+        last_ack_time_s=11,
+        last_ack_count=12,
+        resend_interval_s=16,
+    )
+
+    def call(method: object, request: object) -> Any:
+        is_queue = isinstance(request, pb.GetQueueRequest)
+        return pb.Queue(kind=pb.OUTGOING, is_active=True) if is_queue else told
+
+    assert isinstance(service.manager, ClusterManager)
+    asked = Scripted(service.manager, ClusterManagement(call))
+    management = MSMQManagement(MSMQService(asked))
+    management.Init(FormatName=FAR)
+    info = management.outgoing_queue_management().EodGetSendInfo()
+    numbers = {
+        "EodLastAckTime": 11, "EodLastAckCount": 12, "EodNoReadCount": 13, "EodNoAckCount": 14,
+        "EodResendTime": 15, "EodResendInterval": 16, "EodResendCount": 17,
+    }  # fmt: skip
+    assert {name: info.Item(name) for name in numbers} == numbers
+    places = {"EodLastAck": 2, "EodFirstNonAck": 3, "EodLastNonAck": 4, "EodNextSeq": 5}
+    for name, number in places.items():
+        assert [*info.Item(name)] == [1 << 40, number, number - 1]
+
+
 class Answering(ClusterManager):
     """The cluster, with one answer about every outgoing queue."""
 

@@ -120,7 +120,10 @@ def test_an_open_queue_begins_before_its_first_message(service: MSMQService) -> 
     assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "a"
     assert body(queue.PeekNext(ReceiveTimeout=0)) == "b"
     assert body(other.PeekCurrent(ReceiveTimeout=0)) == "a"  # its own cursor
-    assert MSMQQueue(service)._is_closed
+    blank = MSMQQueue(service)  # not initialised
+    for call in (lambda: blank.IsOpen, blank.Close, partial(blank.Peek, ReceiveTimeout=0)):
+        with fails(OLE_E_BLANK):
+            call()
 
 
 @pytest.mark.spec(
@@ -147,7 +150,7 @@ def test_a_closed_queue_knows_that_and_nothing_else(service: MSMQService) -> Non
         with fails(E.MQ_ERROR_INVALID_HANDLE):
             call()
     blank = MSMQQueue(service)
-    for name in ("IsOpen", "IsOpen2"):
+    for name in ("IsOpen", "IsOpen2", "Access", "ShareMode", "QueueInfo", "Handle", "Handle2"):
         with fails(OLE_E_BLANK):
             getattr(blank, name)
     with fails(OLE_E_BLANK):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.identifiers import IID_IENUMVARIANT
 from qm.rpc.dcom.runtime.objref import Objref
+from qm.rpc.dcom.runtime.orpc import orpc_interface, orpc_operation
+from qm.rpc.ndr.types import GUID, U32
 from qm.wire.codes import ErrorCode
 from tests.unit.rpc.dcom.scripts import (
     OMITTED,
@@ -26,6 +29,8 @@ from tests.unit.rpc.dcom.scripts import (
     pointed,
     slot,
 )
+
+SOON_DAYS = 0.01
 
 
 async def received(program: Program) -> tuple[Late, Late, Late]:
@@ -141,7 +146,10 @@ def test_variants_are_of_the_type_that_the_document_names() -> None:
         assert found.vt == VarType.BSTR
         assert int(found.value) > 0
         assert (await slot(message, "IMSMQMessage4", "Id")).vt == BYTES
-        assert (await slot(message, "IMSMQMessage4", "SentTime")).vt == VarType.DATE
+        sent = await slot(message, "IMSMQMessage4", "SentTime")
+        days = (datetime.now(UTC) - datetime(1899, 12, 30, tzinfo=UTC)) / timedelta(days=1)
+        assert sent.vt == VarType.DATE
+        assert abs(sent.value - days) < SOON_DAYS
         await program.new_queue(r".\private$\exact", transactional=True)
         single = Variant(VarType.I4, 3)
         await program.send("alone", "", r".\private$\exact", single)
@@ -261,7 +269,7 @@ def test_collections_have_items_and_enumerators() -> None:
     play(scenario)
 
 
-@pytest.mark.spec("AC-3.8.4.1.1-06", "AC-3.8.4.1.3-04")
+@pytest.mark.spec("AC-3.8.4.1.1-06", "AC-3.8.4.1.3-04", "AC-2.2.3.2-01")
 def test_a_transaction_has_an_inner_one_that_another_object_takes() -> None:
     async def scenario(program: Program) -> None:
         dispenser = await program.create("MSMQTransactionDispenser")
@@ -279,6 +287,15 @@ def test_a_transaction_has_an_inner_one_that_another_object_takes() -> None:
         info, status = await program.server.call(itransaction.ipid, served, 5, [])
         assert status == 0
         assert any(info.uow)
+        # BOID, isoLevel, isoFlags, grfTCSupported and three more: as they stand on the wire.
+        laid_out = orpc_interface(
+            "ITransaction",
+            iid("ITransaction"),
+            {5: orpc_operation("info", [], (GUID, *[U32] * 6, U32))},
+        )
+        assert await program.server.call(itransaction.ipid, laid_out, 5, []) == [
+            info.uow, *[0] * 6, 0,
+        ]  # fmt: skip
         assert await program.server.call(itransaction.ipid, served, 3, [0, 2, 0]) == [0]
         with pytest.raises(ComError) as ended:
             await other.call("Abort")
