@@ -350,6 +350,13 @@ async def _is_made(program: Program, text: str, found: Coclass) -> None:
     information = pointed(raw).ipid
     described, *_ = await program.server.call(information, ITYPEINFO, 12, [_OF_ITSELF, 1])
     assert described == default
+    if _SERVED_BY_CLIENTS in listed:
+        container = definitions().named(_CONTAINER).guid
+        (ref,) = await program.server.create(identifier, container)
+        source = definitions().named(_SERVED_BY_CLIENTS).guid
+        served = object_interfaces()[container]
+        _, status = await program.server.call(ref.ipid, served, 4, [source])
+        assert status == 0, "FindConnectionPoint"
     await program.server.release(*refs)
 
 

@@ -36,6 +36,7 @@ BY_LOOKUP_ID = (
 )
 TRUE, FALSE = Variant(VarType.BOOL, 0xFFFF), Variant(VarType.BOOL, 0)
 AT_ONCE = Variant(VarType.I4, 0)
+Shown = tuple[Any, bool, str]
 
 
 def read_of(revision: int, name: str) -> Method | None:
@@ -94,7 +95,7 @@ async def three(program: Program, place: str) -> Three:
     return Three(program, queue, ids)
 
 
-async def shown(found: Late) -> tuple[Any, bool, str]:
+async def shown(found: Late) -> Shown:
     """Body, whether there is a destination, connector type."""
     destination = await found.get("DestinationQueueInfo")
     body = await found.get("Body")
@@ -105,8 +106,8 @@ def reads_by_slot(*names: str) -> None:
     """Each argument does what its name says in each revision, and one that is left out nothing;
     what is read has the interface of the revision.
     """
-    of_destination = (None, True, NO_CONNECTOR)
-    of_connector = ("text", False, CONNECTOR)
+    of_destination: Shown = (None, True, NO_CONNECTOR)
+    of_connector: Shown = ("text", False, CONNECTOR)
 
     async def scenario(program: Program) -> None:
         for name in names:

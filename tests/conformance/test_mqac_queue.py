@@ -619,8 +619,15 @@ def test_receives_by_lookup_id(service: MSMQService) -> None:
             call()
     with fails(E.MQ_ERROR_INVALID_PARAMETER):
         queue.ReceiveByLookupId("0")
-    with fails(E_INVALIDARG):
-        queue.ReceiveByLookupId("nothing")
+    for by_id in (
+        queue.ReceiveByLookupId, queue.ReceiveNextByLookupId, queue.ReceivePreviousByLookupId,
+    ):  # fmt: skip
+        for none in ("nothing", 1 << 64, str(1 << 64)):  # of more than 64 bits
+            with fails(E_INVALIDARG):
+                by_id(none)
+        if by_id != queue.ReceivePreviousByLookupId:
+            with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+                by_id((1 << 64) - 1)
 
 
 @pytest.mark.spec("AC-3.11.4.1.33-01")

@@ -136,6 +136,10 @@ def test_without_a_name_nothing_can_be_done(service: MSMQService) -> None:
         opened(ready).Close()
     found = info_of(service, path=(named.PathName or "").replace("QUORATE", "."))
     assert found.FormatName == named.FormatName
+    public = info_of(service, path=".\\here")
+    public.Create()
+    assert info_of(service, path=".\\here").FormatName == public.FormatName
+    public.Delete()
 
 
 @pytest.mark.spec("AC-3.10.6.1-02", "AC-3.10.6.1-04", "AC-3.10.6.1-07", "AC-3.10.6.1-08")
@@ -193,6 +197,8 @@ def test_the_format_name_of_a_path(service: MSMQService) -> None:
     for each in (integrated, alone):
         subqueue = format_name_of_path(each, f"{path};retry")
         assert subqueue.upper() == f"DIRECT=OS:{path};retry".upper()
+        of_public = format_name_of_path(each, "QUORATE\\public;retry")
+        assert of_public.upper() == "DIRECT=OS:QUORATE\\PUBLIC;RETRY"
         elsewhere = format_name_of_path(each, REMOTE)
         assert elsewhere.upper() == f"DIRECT=OS:{REMOTE}".upper()
         for wrong in ("no path at all", "QUORATE\\system$;deadletter", ""):
@@ -340,8 +346,12 @@ def test_numbers_are_not_checked_when_they_are_put(service: MSMQService) -> None
 
 @pytest.mark.spec("AC-3.10.4.1.1-02", "AC-3.10.4.1.15-02", "AC-3.10.4.1.23-02", "AC-3.10.4.1.29-06")
 def test_a_queue_manager_s_own_queue_shows_no_properties(service: MSMQService) -> None:
-    for name in ("DEADLETTER", "DEADXACT", "JOURNAL"):
-        system = info_of(service, name=f"DIRECT=OS:QUORATE\\SYSTEM$;{name}")
+    own = guid_text(service.manager.identifier)
+    for name in (
+        *(f"DIRECT=OS:QUORATE\\SYSTEM$;{one}" for one in ("DEADLETTER", "DEADXACT", "JOURNAL")),
+        *(f"MACHINE={own};{one}" for one in ("DEADLETTER", "DEADXACT", "JOURNAL")),
+    ):
+        system = info_of(service, name=name)
         system.Refresh()
         shown = ("QueueGuid", "Quota", "JournalQuota", "PathName", "Label", "IsTransactional")
         assert [getattr(system, each) for each in shown] == [None, -1, -1, None, "", 0]
@@ -412,9 +422,14 @@ def test_a_label_reaches_the_queue_with_update(service: MSMQService) -> None:
     assert listed.FormatName == public.FormatName
     public.Delete()
     refreshes_first(service, "Label")
+    sent_to = f"DIRECT=OS:{REMOTE}"
+    MSMQMessage(service).Send(opened(info_of(service, name=sent_to), SEND))
     for name, code in (
         (SEVERAL, E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION),
+        (MULTICAST, E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION),
+        (HTTP, E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION),
         ("DIRECT=OS:QUORATE\\private$\\none", E.MQ_ERROR_QUEUE_NOT_FOUND),
+        (sent_to, E.MQ_ERROR_UNSUPPORTED_OPERATION),
     ):
         with fails(code):
             info_of(service, name=name).Update()
@@ -816,6 +831,25 @@ def test_open_gives_what_the_access_allows(service: MSMQService) -> None:
     message = MSMQMessage(service)
     sender, reader, looker = opened(info, SEND), opened(info), opened(info, PEEK)
     assert len({id(each) for each in (sender, reader, looker)}) == 3
+    name = control_pb2.QueueName(name=info.FormatName or "")
+    seen = ask(service, lambda s: s.queues.GetQueue, control_pb2.GetQueueRequest(queue=name))
+    listed = ask(
+        service,
+        lambda s: s.clients.ListOpens,
+        control_pb2.ListOpensRequest(queue_id=seen.queue_id),
+    )
+    assert {each.handle: (each.access, each.share_mode) for each in listed.opens} == {
+        sender.Handle2: (data_pb2.SEND_ACCESS, data_pb2.DENY_NONE),
+        reader.Handle2: (data_pb2.RECEIVE_ACCESS, data_pb2.DENY_NONE),
+        looker.Handle2: (data_pb2.PEEK_ACCESS, data_pb2.DENY_NONE),
+    }
+    assert [each.Access for each in (sender, reader, looker)] == [SEND, RECEIVE, PEEK]
+    assert {each.ShareMode for each in (sender, reader, looker)} == {MQSHARE.MQ_DENY_NONE}
+    assert sender.QueueInfo is reader.QueueInfo is info
+    other = made(service)
+    alone = info_of(service, path=other.PathName or "").Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
+    assert alone.ShareMode == MQSHARE.MQ_DENY_RECEIVE_SHARE
+    alone.Close()
     message.Send(sender)
     first = looker.PeekCurrent(ReceiveTimeout=0)
     assert first is not None

@@ -31,6 +31,7 @@ _MTS: Final = MQTRANSACTION.MQ_MTS_TRANSACTION
 _RECEIVES: Final = MQACCESS.MQ_RECEIVE_ACCESS
 _PEEKS: Final = MQACCESS.MQ_RECEIVE_ACCESS | MQACCESS.MQ_PEEK_ACCESS
 
+LOOKUP_ID_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 _NOTHING: Final = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_IO_TIMEOUT)
 """Statuses of a read that found nothing: of a poll, and of one that waited."""
 
@@ -556,4 +557,6 @@ def _lookup_id(value: int | str) -> int:
         raise MqError(E_INVALIDARG) from None
     if number <= 0:
         raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+    if number > LOOKUP_ID_MAX:
+        raise MqError(E_INVALIDARG)
     return number
