@@ -32,6 +32,7 @@ from qm.client.mqac.constants import (
     MQSHARE,
     QUEUE_STATE,
 )
+from qm.client.mqac.manager import QueueRecord
 from qm.client.mqac.naming import format_name_of_path
 from qm.client.values import kept_entry
 from qm.names.guid import guid_text
@@ -168,6 +169,20 @@ def test_a_path_becomes_a_format_name(service: MSMQService) -> None:
     # A public queue that the directory does not know has no name, whatever its computer is.
     with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
         info_of(service, path="elsewhere\\public").Refresh()
+
+
+class Asked(ClusterManager):
+    """The cluster, and which queues it was asked for."""
+
+    def __init__(self, service: MSMQService) -> None:
+        assert isinstance(service.manager, ClusterManager)
+        super().__init__(service.manager.client)
+        self.names: list[str] = []
+
+    @override
+    def queue(self, name: str) -> QueueRecord:
+        self.names.append(name)
+        return super().queue(name)
 
 
 class Directory(ClusterManager):
@@ -351,10 +366,12 @@ def test_a_queue_manager_s_own_queue_shows_no_properties(service: MSMQService) -
         *(f"DIRECT=OS:QUORATE\\SYSTEM$;{one}" for one in ("DEADLETTER", "DEADXACT", "JOURNAL")),
         *(f"MACHINE={own};{one}" for one in ("DEADLETTER", "DEADXACT", "JOURNAL")),
     ):
-        system = info_of(service, name=name)
+        asked = Asked(service)
+        system = info_of(MSMQService(asked), name=name)
         system.Refresh()
         shown = ("QueueGuid", "Quota", "JournalQuota", "PathName", "Label", "IsTransactional")
         assert [getattr(system, each) for each in shown] == [None, -1, -1, None, "", 0]
+        assert asked.names == [name]  # it was read once
 
 
 @pytest.mark.spec("AC-3.10.4.1.1-01", "AC-3.10.4.1.2-01", "AC-3.10.4.1.3-01", "AC-3.10.4.1.6-01")
