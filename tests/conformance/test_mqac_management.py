@@ -133,8 +133,15 @@ def test_init_names_one_active_queue_in_one_way(service: MSMQService) -> None:
             management.Init(**wrong)
     with fails(E.MQ_ERROR_QUEUE_NOT_ACTIVE):
         management.Init(FormatName=name)
-    with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
-        _ = management.MessageCount
+    for wrong, code in (
+        ({"Pathname": path}, E.MQ_ERROR_QUEUE_NOT_ACTIVE),
+        ({"Pathname": "QUORATE\\nobody"}, E.MQ_ERROR_QUEUE_NOT_FOUND),
+        ({"FormatName": "no name"}, E.MQ_ERROR_INVALID_PARAMETER),
+    ):
+        with fails(code):
+            management.Init(**wrong)
+        with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
+            _ = management.MessageCount
     queue = opened(info)
     send(service, info, "a", "b")
     for good in (
@@ -615,9 +622,14 @@ def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
         assert [*place] == [1 << 40, number, number - 1]
     for missing in EOD:
         left = {name: value for name, value in EOD.items() if name != missing}
-        management, _ = scripted(service, LOCATION="REMOTE", **left)
+        management, script = scripted(service, LOCATION="REMOTE", **left)
+        script.asked.clear()
         with fails(REFUSED):
             management.outgoing_queue_management().EodGetSendInfo()
+        # One by one, in this order; the first one that fails is the last one that is read.
+        in_order = [*EOD]
+        read = [name for _, name in script.asked]
+        assert read == in_order[: in_order.index(missing) + 1]
 
 
 @pytest.mark.spec("AC-2.2.4.2-01")

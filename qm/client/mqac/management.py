@@ -52,22 +52,22 @@ _STATES: Final = {
     "DISCONNECTING": QUEUE_STATE.MQ_QUEUE_STATE_DISCONNECTING,
     "LOCKED": QUEUE_STATE.MQ_QUEUE_STATE_LOCKED,
 }
-_SEQUENCES: Final[Mapping[str, Property]] = {
-    "EodLastAck": Property.EOD_LAST_ACK,
-    "EodFirstNonAck": Property.EOD_FIRST_NON_ACK,
-    "EodLastNonAck": Property.EOD_LAST_NON_ACK,
-    "EodNextSeq": Property.EOD_NEXT_SEQ,
-}
-_NUMBERS: Final[Mapping[str, tuple[Property, int]]] = {
+_SEND_INFO: Final[Mapping[str, tuple[Property, int | None]]] = {
+    "EodLastAck": (Property.EOD_LAST_ACK, None),
     "EodLastAckTime": (Property.EOD_LAST_ACK_TIME, VT_I4),
     "EodLastAckCount": (Property.EOD_LAST_ACK_COUNT, VT_UI4),
+    "EodFirstNonAck": (Property.EOD_FIRST_NON_ACK, None),
+    "EodLastNonAck": (Property.EOD_LAST_NON_ACK, None),
+    "EodNextSeq": (Property.EOD_NEXT_SEQ, None),
     "EodNoReadCount": (Property.EOD_NO_READ_COUNT, VT_UI4),
     "EodNoAckCount": (Property.EOD_NO_ACK_COUNT, VT_UI4),
     "EodResendTime": (Property.EOD_RESEND_TIME, VT_I4),
     "EodResendInterval": (Property.EOD_RESEND_INTERVAL, VT_UI4),
     "EodResendCount": (Property.EOD_RESEND_COUNT, VT_UI4),
 }
-"""With their types [MC-MQAC 2.2.4.2]."""
+"""In the order in which they are read; with the types of those that are no sequences [MC-MQAC
+2.2.4.2, 3.5.4.1.3].
+"""
 
 _T = TypeVar("_T")
 
@@ -236,10 +236,9 @@ class MSMQOutgoingQueueManagement(MSMQManagement):
     def EodGetSendInfo(self) -> MSMQCollection:
         """Return what is known of its transactional messages; all of it, or the first error."""
         values: dict[str, Any] = {}
-        for name, (property_id, vartype) in _NUMBERS.items():
-            values[name] = TypedInt(self.read(property_id), vartype)
-        for name, property_id in _SEQUENCES.items():
-            values[name] = _sequence(self.read(property_id))
+        for name, (property_id, vartype) in _SEND_INFO.items():
+            found = self.read(property_id)
+            values[name] = _sequence(found) if vartype is None else TypedInt(found, vartype)
         return MSMQCollection(values)
 
     def Resume(self) -> None:
