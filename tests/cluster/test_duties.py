@@ -255,7 +255,12 @@ def test_a_queue_manager_is_stopped_then_initializes_then_is_ready() -> None:
             await propose(leader, batch("orders", range(3)))
             await nodes.agree()
             for node in nodes.up:
-                await node.stop()
+                service = node.service
+                assert service.not_ready_reason() is None
+                stopping = asyncio.create_task(node.stop())
+                await until(lambda: service.not_ready_reason() is not None, lambda: "ready")  # noqa: B023
+                assert service.not_ready_reason() == "this node is stopping", "Stopping"
+                await stopping
             for node in nodes.nodes.values():
                 assert await listens(node) == [False] * 3, "Stopped: it does nothing"
             first, second, _ = nodes.nodes.values()

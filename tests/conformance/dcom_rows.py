@@ -213,6 +213,27 @@ def holds(row_id: str, made: Definitions | None = None) -> None:
     _is_not_in_earlier_ones(row, made)
 
 
+def pointers(row_id: str) -> list[tuple[str, int, str]]:
+    """What a row says of the interface pointer that its slot answers: the interface of the slot, in
+    each revision, the slot's place in the vtable, and the interface of the pointer.
+    """
+    row = read(rows()[row_id]["text"])
+    found = []
+    for place in rows()[row_id]["wire"]:
+        interface, opnum = place.split("#")
+        slot = row.slot(_revision(interface), int(opnum))
+        if slot.kind in ("get", "method"):
+            (answered,) = [one.type for one in slot.arguments if one.is_out]
+            found.append((interface, int(opnum), answered.removesuffix("**")))
+    return found
+
+
+def arguments(row_id: str) -> list[str]:
+    """The names of what a row's slot takes, in their order."""
+    (slot,) = read(rows()[row_id]["text"]).slots.values()
+    return [one.name for one in slot.arguments if not one.is_out]
+
+
 def _named(made: Definitions, name: str) -> Definition:
     return next(one for one in made.interfaces if one.name == name)
 

@@ -262,6 +262,8 @@ def locks(service: MSMQService, name: str, *, is_visible: bool = False) -> None:
         found = getattr(queue, name)(**arguments(name, ids[place], Transaction=transaction))
         visible = [message.LookupId for message in walk(look)]
         assert (found.LookupId in visible) == is_visible
+        if is_visible:
+            assert {message.LookupId for message in sights(look, *ids)} == {ids[1]}
         with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):  # nobody else takes it, whoever sees it
             taker.ReceiveByLookupId(found.LookupId)
         getattr(transaction, ending)()
@@ -274,6 +276,20 @@ def locks(service: MSMQService, name: str, *, is_visible: bool = False) -> None:
         given = arguments(name, ids[place], Transaction=ambient)
         assert getattr(queue, name)(**given) is not None
         assert len(walk(queue)) == 2
+
+
+def sights(look: MSMQQueue, before: str, at: str, after: str) -> list[MSMQMessage]:
+    """What every peek shows that looks at the second of three messages."""
+    look.Reset()
+    look.PeekCurrent(ReceiveTimeout=0)
+    found = [
+        look.PeekNext(ReceiveTimeout=0),
+        look.PeekCurrent(ReceiveTimeout=0),
+        look.PeekByLookupId(at),
+        look.PeekNextByLookupId(before),
+        look.PeekPreviousByLookupId(after),
+    ]
+    return [message for message in found if message is not None]
 
 
 def journals(service: MSMQService, name: str) -> None:

@@ -126,8 +126,10 @@ def test_roles_of_a_directory_server(world: World) -> None:
     found = read(world, Type.QUEUE_MANAGER, OWN)
     assert found is not None
     assert not found.attributes["directory_server"]
-    refused = set_manager(world, directory_server_type=2)
-    assert refused == ErrorCode.MQ_ERROR_ILLEGAL_PROPID, "nothing sets it while it has no meaning"
+    for attribute, value in (("directory_server_type", 2), ("directory_server", True)):
+        refused = set_manager(world, **{attribute: value})
+        assert refused == ErrorCode.MQ_ERROR_ILLEGAL_PROPID, "the one has no meaning without both"
+    assert read(world, Type.QUEUE_MANAGER, OWN) == found
 
 
 @pytest.mark.spec("DM-3.1.1.1-10", "DM-3.1.1.1-11")

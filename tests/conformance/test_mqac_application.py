@@ -255,6 +255,37 @@ def test_certificates_are_refused_in_order(service: MSMQService) -> None:
     assert newest not in certificates(service)
 
 
+@pytest.mark.spec("AC-3.2.4.2.1-07", "AC-3.2.4.2.1-08", "AC-3.2.4.2.1-06")
+def test_an_internal_certificate_is_kept_or_replaced() -> None:
+    with serving() as service:
+        application = MSMQApplication(service)
+        external = new_signer("somebody", 1024, 1).certificate
+        assert application.RegisterCertificate(ExternalCertificate=external) == 0
+
+        def own() -> bytes:
+            signer = service.manager.signer(b"")
+            assert signer is not None
+            (user,) = users(service)
+            listed = signers(service)
+            digests = [md5(one.certificate, usedforsecurity=False).digest() for one in listed]
+            assert [one.certificate for one in listed] == [external, signer.certificate]
+            assert [one.is_internal for one in listed] == [False, True]
+            assert [*user.attributes["certificate_digest_list"].datas.items] == digests
+            return signer.certificate
+
+        only_new = MQCERT_REGISTER.MQCERT_REGISTER_IF_NOT_EXIST
+        assert application.RegisterCertificate(only_new) == 0, "there was none"
+        first = own()
+        before = signers(service)
+        assert application.RegisterCertificate(only_new) == 0x400E_000A
+        assert (own(), signers(service)) == (first, before)
+        assert application.RegisterCertificate() == 0
+        assert own() != first
+        (kept, _), (old, new) = signers(service), before
+        assert kept == old
+        assert new.identifier not in {one.identifier for one in signers(service)}
+
+
 @pytest.mark.spec("AC-3.2.4.2.1-01", "AC-3.2.4.2.1-06", "AC-3.2.4.2.1-09")
 def test_certificates_have_a_digest_and_a_guid_in_the_directory() -> None:
     with serving() as service:

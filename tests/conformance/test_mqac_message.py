@@ -276,7 +276,7 @@ def test_any_acknowledgments_go_together(service: MSMQService) -> None:
 @pytest.mark.spec("AC-3.17.4.1-02", "AC-3.17.4.1.39-02", "AC-3.17.4.1.18-01")
 def test_what_is_not_checked_is_stored(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
-    values = {
+    values: dict[str, Any] = {
         "HashAlgorithm": 7, "EncryptAlgorithm": 7, "MsgClass": 0x1234, "SenderIdType": 5,
         "CorrelationId": b"short", "Extension": b"e", "SenderId": b"s", "SenderCertificate": b"c",
         "Signature": b"g", "DestinationSymmetricKey": b"k", "AuthenticationProviderType": 99,
@@ -285,6 +285,11 @@ def test_what_is_not_checked_is_stored(way: Way, service: MSMQService) -> None:
     for name, value in values.items():
         setattr(message, name, value)
     assert {name: getattr(message, name) for name in values} == values
+    for name, value in values.items():
+        wrong = (-2, 0, 1 << 32) if isinstance(value, int) else (type(value)(), value * 1_000)
+        for odd in wrong:
+            setattr(message, name, odd)
+            assert getattr(message, name) == odd
     tagged = MSMQMessage(service)
     for tag in (0, -1, 7, 0xFFFF_FFFF):
         tagged.AppSpecific = tag

@@ -525,7 +525,8 @@ def test_a_cursor_passes_over_what_is_locked(service: MSMQService) -> None:
     "AC-3.11.4.1.30-01",
 )  # fmt: skip
 def test_peeks_by_lookup_id(service: MSMQService) -> None:
-    queue = opened(filled(service, "a", "b", "c"))
+    info = filled(service, "a", "b", "c")
+    queue, name = opened(info), info.FormatName or ""
     first, last = queue.PeekFirstByLookupId(), queue.PeekLastByLookupId()
     assert first is not None
     assert last is not None
@@ -542,9 +543,14 @@ def test_peeks_by_lookup_id(service: MSMQService) -> None:
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         queue.PeekByLookupId(int(last.LookupId) + 1)
     assert [message.Body for message in reads.walk(queue)] == ["a", "b", "c"]  # kept
+    lenient = opened(info_of(MSMQService(service.manager, null_on_empty=True), name=name))
+    assert lenient.PeekNextByLookupId(last.LookupId) is None
+    assert lenient.PeekPreviousByLookupId(first.LookupId) is None
+    assert lenient.PeekByLookupId(int(last.LookupId) + 1) is None
     for call in (queue.PeekByLookupId, queue.PeekNextByLookupId, queue.PeekPreviousByLookupId):
-        with fails(E.MQ_ERROR_INVALID_PARAMETER):
-            call(0)
+        for none in (0, "0"):
+            with fails(E.MQ_ERROR_INVALID_PARAMETER):
+                call(none)
 
 
 @pytest.mark.spec(
@@ -645,7 +651,9 @@ def test_a_receive_by_lookup_id_that_allows_peeks(service: MSMQService) -> None:
     assert body(queue.ReceiveByLookupIdAllowPeek(first.LookupId, reading)) == "a"
     assert body(queue.PeekByLookupId(first.LookupId)) == "a"
     assert body(queue.Peek(ReceiveTimeout=0)) == "a"
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "a"
     assert body(queue.Receive(ReceiveTimeout=0)) == "b"
+    assert body(queue.PeekFirstByLookupId()) == body(queue.PeekLastByLookupId()) == "a"
     reading.Abort()
     # Given back, it is like any other again.
     reading = dispenser.BeginTransaction()

@@ -46,6 +46,7 @@ from tests.conformance.mqac_world import (
 E = ErrorCode
 EXPIRY_WAIT_MS = 20_000
 CONNECTOR = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
+CLOCK_S = 20.0
 SIGNATURE_BYTES = 256
 """Of a key of 2,048 bits, which internal certificates have."""
 
@@ -100,6 +101,20 @@ def test_what_a_send_fills_in(way: Way, service: MSMQService) -> None:
         assert each.DestinationQueueInfo.FormatName == way.info.FormatName
         assert each.SentTime is not None
     assert found.Id == message.Id != b""
+    assert abs((message.SentTime - found.SentTime).total_seconds()) < CLOCK_S
+    # All of it is filled in again, also in what was read.
+    for sent in (message, found):
+        identifier, time = sent.Id, sent.SentTime
+        if sent is found:
+            sent.AuthLevel, sent.SenderCertificate = 0, b""
+        again = way.through(sent)
+        assert again.Id == sent.Id != identifier
+        assert sent.SentTime > time
+    report = MSMQMessage(service)
+    report.ConnectorTypeGuid, report.MsgClass = CONNECTOR, 1
+    read = way.through(report)
+    assert read.Class == 1
+    assert way.through(read).Class == read.Class == MQMSGCLASS.MQMSG_CLASS_NORMAL
 
 
 @pytest.mark.spec("AC-3.17.4.1.48-18", "AC-3.17.4.1.48-19", "DM-3.1.1.12-02")
@@ -202,9 +217,21 @@ def test_what_connectors_alone_may_put(
     way: Way, service: MSMQService, name: str, value: Any
 ) -> None:
     message = MSMQMessage(service)
+    message.Send(way.sender)
+    for put in (value, getattr(MSMQMessage(service), name)):  # whatever the value is
+        setattr(message, name, put)
+        for _ in range(2):
+            with fails(E.MQ_ERROR_MISSING_CONNECTOR_TYPE):
+                message.Send(way.sender)
+        message = MSMQMessage(service)
+    # A connector may; what the data plane does not carry is refused for that reason (AC-A55).
     setattr(message, name, value)
-    with fails(E.MQ_ERROR_MISSING_CONNECTOR_TYPE):
+    message.ConnectorTypeGuid = CONNECTOR
+    if name in ("MsgClass", "AuthenticationProviderName"):
         message.Send(way.sender)
+    else:
+        with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
+            message.Send(way.sender)
 
 
 BOTH = ("AuthenticationProviderType", "AuthenticationProviderName")

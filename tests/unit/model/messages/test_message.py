@@ -108,14 +108,23 @@ def test_defaults_of_identity_time_and_algorithms() -> None:
     assert message.time_to_reach_queue == 345_600
     assert message.time_to_be_received == 0xFFFF_FFFF
     assert message.hash_algorithm == HashAlgorithm.SHA512
-    assert {algorithm.name for algorithm in HashAlgorithm} == {
-        *("MD2", "MD4", "MD5", "SHA1", "SHA256", "SHA512")
+    hashes = {
+        "MD2": 0x8001,
+        "MD4": 0x8002,
+        "MD5": 0x8003,
+        "SHA1": 0x8004,
+        "SHA256": 0x800C,
+        "SHA512": 0x800E,
     }
+    assert {algorithm.name: algorithm.value for algorithm in HashAlgorithm} == hashes
     assert message.encryption_algorithm == EncryptionAlgorithm.RC4
     # Those that have a code on the wire (DM-3.1.7.1.31-12); no packet can carry the others.
-    assert {algorithm.name for algorithm in EncryptionAlgorithm} == {
-        *("RC2", "RC4", "AES128", "AES192", "AES256")
-    }
+    ciphers = {"RC2": 0x6602, "RC4": 0x6801, "AES128": 0x660E, "AES192": 0x660F, "AES256": 0x6610}
+    assert {algorithm.name: algorithm.value for algorithm in EncryptionAlgorithm} == ciphers
+    for number in (*hashes.values(), *ciphers.values()):
+        which = "hash_algorithm" if number in hashes.values() else "encryption_algorithm"
+        assert getattr(packet_of(with_(**{which: number})).properties, which) == number
+        assert getattr(again(with_(**{which: number})), which) == number
     correlated = with_(correlation_identifier=ObjectId(b"c" * 16, 0xFFFF_FFFF))
     assert again(correlated) == correlated
 
@@ -126,17 +135,17 @@ def test_defaults_of_queue_types_and_connector() -> None:
     assert message.connector_type_identifier == GUID_NULL
     assert message.administration_queue_type is AdministrationQueueType.NONE
     assert message.response_queue_type is ResponseQueueType.NONE
-    assert [kind.name for kind in AdministrationQueueType] == [
-        "NONE",
-        "PRIVATE_QUEUE_ON_SOURCE",
-        "PRIVATE_QUEUE_ON_DESTINATION",
-        "PUBLIC_QUEUE",
-        "PRIVATE_QUEUE_ON_OTHER",
-        "DIRECT_QUEUE",
-    ]
-    assert {kind.name for kind in ResponseQueueType} - {
-        kind.name for kind in AdministrationQueueType
-    } == {"SAME_AS_ADMINISTRATION_QUEUE", "PRIVATE_QUEUE_ON_ADMIN"}
+    kinds = {
+        "NONE": 0,
+        "PRIVATE_QUEUE_ON_SOURCE": 2,
+        "PRIVATE_QUEUE_ON_DESTINATION": 3,
+        "PUBLIC_QUEUE": 5,
+        "PRIVATE_QUEUE_ON_OTHER": 6,
+        "DIRECT_QUEUE": 7,
+    }
+    assert {kind.name: kind.value for kind in AdministrationQueueType} == kinds
+    kinds |= {"SAME_AS_ADMINISTRATION_QUEUE": 1, "PRIVATE_QUEUE_ON_ADMIN": 4}
+    assert {kind.name: kind.value for kind in ResponseQueueType} == kinds
     connected = with_(connector_type_identifier=b"K" * 16)
     assert again(connected) == connected
 
@@ -288,7 +297,13 @@ def test_authentication_needs_the_security_header() -> None:
     assert (security.sender_id_type, security.security_id) == (1, b"sid")
     assert security.sender_cert == b"certificate"
     assert (security.encryption_key, security.signature) == (b"key", b"signature")
-    assert len(security.provider_info) == 4 + 2 * len(PROVIDER_ENHANCED) + 2
+    named = (PROVIDER_ENHANCED + "\0").encode("utf-16-le")
+    assert security.provider_info == (24).to_bytes(4, "little") + named
+    foreign = with_(
+        authentication_provider_type=0x8765_4321,
+        authentication_provider_name="A connector's own",
+    )
+    assert again(foreign) == foreign, "it is not interpreted"
     for kind, sender in (
         (SenderIdentifierType.NONE, b""),
         (SenderIdentifierType.SID, b"sid"),
@@ -517,7 +532,7 @@ def test_administration_queues(code: int, kind: str, text: str, name: object) ->
     assert again(message) == message
 
 
-@pytest.mark.spec("DM-3.1.7.1.31-16")
+@pytest.mark.spec("DM-3.1.7.1.31-16", "DM-3.1.1.12-40")
 @pytest.mark.parametrize(
     ("code", "kind", "text", "name"),
     [

@@ -220,6 +220,50 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("AC-3.11.4.1.9-02", "AC-3.11.4.1.9-06")
+def test_a_sink_is_told_of_the_head_and_of_the_cursor() -> None:
+    async def scenario() -> None:
+        async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
+            program = await world.program()
+            await program.new_queue()
+            event, _, point = await event_of(program)
+            _, status = await program.server.call(point.ipid, POINT, 5, [REFERENCE])
+            assert status == 0
+            queue = await program.opened(RECEIVE)
+
+            async def is_told(cursor: int, timeout_ms: int, error: int | None = None) -> None:
+                count = len(told.told) + 1
+                await queue.call("EnableNotification", event, cursor, timeout_ms)
+
+                async def is_there() -> bool:
+                    return len(told.told) >= count
+
+                await eventually(is_there)
+                assert len(told.told) == count, "once"
+                dispid, arguments = told.told[-1]
+                wanted = [] if error is None else [error - (1 << 32)]
+                assert dispid == len(wanted)
+                assert [one.value for one in arguments[1:]] == [*wanted, cursor]
+
+            first, current, following = MQMSGCURSOR
+            nothing, late = ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_IO_TIMEOUT
+            for cursor in (first, current):
+                await is_told(cursor, 0, nothing)
+                await is_told(cursor, 10, late)
+            await program.send("a")
+            await program.send("b")
+            for cursor in (first, current, following):
+                await is_told(cursor, 0)
+            for body in ("a", "b"):  # they stayed
+                found = await queue.call("Receive", ReceiveTimeout=0)
+                assert await found.get("Body") == body
+            await is_told(following, 0, nothing)
+            await is_told(current, 10, late)
+            program.close()
+
+    run(scenario())
+
+
 @pytest.mark.spec(
     "AC-3.16.4-06",
     "AC-3.16.1-02",
