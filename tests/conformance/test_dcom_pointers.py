@@ -270,6 +270,30 @@ def test_that_there_is_an_internal_certificate_is_told_as_a_success() -> None:
     play(scenario)
 
 
+@pytest.mark.spec("AC-3.14.4.1.2-01")
+def test_results_end_with_none_and_success() -> None:
+    async def scenario(program: Program) -> None:
+        for name in ("one", "two"):
+            info = await program.queue_info(rf"QUORATE\{name}")
+            await info.put("Label", name)
+            await info.call("Create")
+        query = await program.create("MSMQQuery")
+        for interface, opnum, wanted in pointers("AC-3.14.4.1.2-06"):
+            infos = await query.call("LookupQueue")
+            labels = set()
+            for _ in range(2):
+                (raw,) = await called(infos, interface, opnum)
+                assert pointed(raw).iid == iid(wanted), interface
+                one = await Late(program.server, pointed(raw)).as_dispatch()
+                assert (await one.get("FormatName")).startswith("PUBLIC=")
+                labels.add(await one.get("Label"))
+            assert labels == {"one", "two"}
+            for _ in range(2):
+                assert await called(infos, interface, opnum) == [None], "S_OK"
+
+    play(scenario)
+
+
 async def found(
     query: Late, at: tuple[str, int, str], count: int, places: dict[int, Variant]
 ) -> bool:

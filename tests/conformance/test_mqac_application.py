@@ -191,7 +191,7 @@ def test_a_machine_by_its_identifier(service: MSMQService) -> None:
     ):  # fmt: skip
         with fails(0xC00E_000D):
             application.MachineNameOfMachineId(unknown)
-    for wrong in ("no identifier", "", own[:-1], "{}"):
+    for wrong in ("no identifier", "", own[:-1], "{}", "{{" + own + "}}"):
         with fails(0xC00E_0018):
             application.MachineNameOfMachineId(wrong)
 

@@ -602,17 +602,67 @@ EOD = {
 }
 
 
-@pytest.mark.spec(
-    "AC-3.5.4.1.3-01", "AC-3.5.4.1.3-03", "AC-3.5.4.1.3-04", "AC-2.2.4.2-01", "AC-2.2.4.3-01"
-)
-def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
-    management, _ = scripted(service, LOCATION="REMOTE", **EOD)
-    info = management.outgoing_queue_management().EodGetSendInfo()
-    assert info.Count == 11
+class Answers:
+    """A control plane that knows one queue."""
+
+    def __init__(self, queue: pb.Queue, outgoing: pb.OutgoingQueue | None = None) -> None:
+        self.replies: dict[type[Any], Any] = {
+            pb.GetQueueRequest: queue,
+            pb.GetOutgoingRequest: outgoing,
+        }
+
+    def __call__(self, method: object, request: object, /) -> Any:
+        return self.replies[type(request)]
+
+    def management(self, service: MSMQService) -> MSMQManagement:
+        """What an application sees of the queue."""
+        assert isinstance(service.manager, ClusterManager)
+        told = ClusterManagement(self)
+        management = MSMQManagement(MSMQService(Scripted(service.manager, told)))
+        management.Init(FormatName="DIRECT=OS:host\\q")
+        return management
+
+
+@pytest.mark.spec("AC-3.3.4.1.6-01", "AC-3.5.4.1.1-01", "AC-3.5.4.1.3-01")
+def test_what_the_cluster_says_of_a_queue(service: MSMQService) -> None:
+    types = {pb.PUBLIC: 0, pb.PRIVATE: 1, pb.SYSTEM: 2, pb.CONNECTOR_QUEUE: 3}
+    for told, number in types.items():
+        local = pb.Queue(kind=pb.APPLICATION, type=told, is_active=True)
+        assert Answers(local).management(service).QueueType == number
+    away = pb.Queue(kind=pb.OUTGOING, is_active=True)
+    names = {"PUBLIC=1": 0, "Private=1": 1, "MACHINE=1;JOURNAL": 2, "MULTICAST=234.1.1.1:8001": 4}
+    for name, number in (names | {"DIRECT=TCP:10.0.0.1\\private$\\q": 1}).items():
+        outgoing = pb.OutgoingQueue(format_name=name)
+        assert Answers(away, outgoing).management(service).QueueType == number
+    states = {
+        pb.DISCONNECTED: 1, pb.WAITING: 2, pb.NEED_VALIDATION: 3, pb.ON_HOLD: 4, pb.INACTIVE: 5,
+        pb.CONNECTED: 6, pb.DISCONNECTING: 7, pb.LOCKED: 8,
+    }  # fmt: skip
+    for state, number in states.items():
+        management = Answers(away, pb.OutgoingQueue(state=state)).management(service)
+        assert management.outgoing_queue_management().State == number
+    last_acked, first_unacked, last_unacked, following = (
+        pb.SequencePlace(
+            sequence_identifier=1 << 40, sequence_number=number, previous_number=number - 1
+        )
+        for number in range(2, 6)
+    )
+    outgoing = pb.OutgoingQueue(
+        last_acked=last_acked, last_ack_time_s=11, last_ack_count=12, first_unacked=first_unacked,
+        last_unacked=last_unacked, next=following, unread_count=13, unacked_count=14,
+        next_resend_ms=15_999, resend_interval_s=16, resend_count=17,
+    )  # fmt: skip
+    info = Answers(away, outgoing).management(service).outgoing_queue_management().EodGetSendInfo()
+    told_of(info)
+
+
+def told_of(info: MSMQCollection) -> None:
+    """The eleven values, each of which is another number."""
     numbers = {
         "EodLastAckTime": 11, "EodLastAckCount": 12, "EodNoReadCount": 13, "EodNoAckCount": 14,
         "EodResendTime": 15, "EodResendInterval": 16, "EodResendCount": 17,
     }  # fmt: skip
+    assert info.Count == 11
     assert {name: info.Item(name) for name in numbers} == numbers
     places = {"EodLastAck": 2, "EodFirstNonAck": 3, "EodLastNonAck": 4, "EodNextSeq": 5}
     for name, number in places.items():
@@ -620,6 +670,14 @@ def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
         assert isinstance(place, MSMQCollection)
         assert place.names() == ["SeqID", "SeqNo", "PrevNo"]
         assert [*place] == [1 << 40, number, number - 1]
+
+
+@pytest.mark.spec(
+    "AC-3.5.4.1.3-01", "AC-3.5.4.1.3-03", "AC-3.5.4.1.3-04", "AC-2.2.4.2-01", "AC-2.2.4.3-01"
+)
+def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
+    management, _ = scripted(service, LOCATION="REMOTE", **EOD)
+    told_of(management.outgoing_queue_management().EodGetSendInfo())
     for missing in EOD:
         left = {name: value for name, value in EOD.items() if name != missing}
         management, script = scripted(service, LOCATION="REMOTE", **left)

@@ -216,7 +216,7 @@ def test_privacy_levels(way: Way, service: MSMQService) -> None:
 @pytest.mark.spec("AC-3.17.4.1.5-02", "AC-3.17.4.1.4-01", "AC-3.17.1-02")
 def test_authentication_levels(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
-    takes(message, "AuthLevel", (0, 1, 2, 4, 8), (3, 5, 16, -1))
+    takes(message, "AuthLevel", (0, 1, 2, 4, 8), (3, *range(5, 8), *range(9, 17), -1))
     assert message.AuthLevel == 8  # what is asked for
     assert message.ReceivedAuthenticationLevel == 0  # what was done
     assert way.through(MSMQMessage(service)).AuthLevel == 0
@@ -286,7 +286,7 @@ def test_what_is_not_checked_is_stored(way: Way, service: MSMQService) -> None:
         setattr(message, name, value)
     assert {name: getattr(message, name) for name in values} == values
     for name, value in values.items():
-        wrong = (-2, 0, 1 << 32) if isinstance(value, int) else (type(value)(), value * 1_000)
+        wrong = (-2, 0, 1 << 32) if isinstance(value, int) else (type(value)(), value * 5_000)
         for odd in wrong:
             setattr(message, name, odd)
             assert getattr(message, name) == odd

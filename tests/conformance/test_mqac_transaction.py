@@ -27,8 +27,9 @@ from qm.client.mqac.constants import (
 )
 from qm.client.mqac.manager import UnitOfWork
 from qm.client.mqac.transaction import XACTTRANSINFO, TransactionImpl
+from qm.pb import control_pb2
 from qm.wire.codes import ErrorCode
-from tests.conformance.mqac_world import PEEK, SEND, fails, info_of, made, opened, serving
+from tests.conformance.mqac_world import PEEK, SEND, ask, fails, info_of, made, opened, serving
 
 E = ErrorCode
 
@@ -222,7 +223,16 @@ def test_transaction_info_is_the_unit_of_work(service: MSMQService) -> None:
         "grfTCSupportedRetaining", "grfRMSupportedRetaining",
     )  # fmt: skip
     assert info.uow == transaction.attached().unit.identifier
+    # It is the queue manager's, which has it with the first operation.
+    pair = Pair(service)
+    pair.send(MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    assert pair.reader.Receive(transaction, ReceiveTimeout=0) is not None
+    listed = control_pb2.ListTransactionsRequest()
+    reply = ask(service, lambda stubs: stubs.clients.ListTransactions, listed)
+    assert info.uow in [each.identifier for each in reply.transactions]
     transaction.Abort()
+    reply = ask(service, lambda stubs: stubs.clients.ListTransactions, listed)
+    assert info.uow not in [each.identifier for each in reply.transactions]
 
 
 @pytest.mark.spec(
