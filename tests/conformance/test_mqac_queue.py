@@ -636,7 +636,7 @@ def test_receives_by_lookup_id(service: MSMQService) -> None:
                 by_id((1 << 64) - 1)
 
 
-@pytest.mark.spec("AC-3.11.4.1.33-01")
+@pytest.mark.spec("AC-3.11.4.1.33-01", "AC-3.11.4.1.33-08")
 def test_a_receive_by_lookup_id_that_allows_peeks(service: MSMQService) -> None:
     info = made(service, is_transactional=True)
     dispenser = MSMQTransactionDispenser(service)
@@ -665,6 +665,13 @@ def test_a_receive_by_lookup_id_that_allows_peeks(service: MSMQService) -> None:
         queue.ReceiveByLookupIdAllowPeek(first.LookupId)
     with fails(E.MQ_ERROR_INVALID_PARAMETER):
         queue.ReceiveByLookupIdAllowPeek("0")
+    # The cursor sees it, too, from the message before.
+    queue = opened(filled(service, "x", "y", "z", is_transactional=True))
+    ids = [message.LookupId for message in reads.walk(queue)]
+    reading = dispenser.BeginTransaction()
+    assert body(queue.ReceiveByLookupIdAllowPeek(ids[1], reading)) == "y"
+    assert [message.Body for message in reads.sights(queue, *ids)] == ["y"] * 5
+    reading.Abort()
 
 
 # The rest --------------------------------------------------------------------------------------
