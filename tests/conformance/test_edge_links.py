@@ -18,7 +18,7 @@ from qm.wire.codes import ErrorCode
 from tests.conformance.test_session_link import FIRST, SECOND, UTC, connecting, opened
 
 
-@pytest.mark.spec("DM-3.1.1.3-05")
+@pytest.mark.spec("DM-3.1.1.3-05", "DM-3.1.1.3-03")
 def test_what_the_states_mean() -> None:
     link = OutgoingLink(SessionConfig())
     seen = [link.state]

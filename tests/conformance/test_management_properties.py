@@ -222,7 +222,7 @@ def test_each_figure_of_what_is_sent_has_a_number_of_its_own() -> None:
         assert outgoing_property(info, link, one.number) == Variant(one.value.vartype, value)
 
 
-@pytest.mark.spec("MQ-2.3.12.11-01", "MQ-2.3.12.3-01")
+@pytest.mark.spec("MQ-2.3.12.11-01", "MQ-2.3.12.3-01", "DM-3.1.1.3-03")
 def test_each_state_and_each_kind_of_name_has_its_text() -> None:
     info = a_queue_to_elsewhere()
     states = {

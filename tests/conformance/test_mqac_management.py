@@ -743,7 +743,7 @@ class Answering(ClusterManager):
         return self._answer if is_outgoing else super().call(method, request)
 
 
-@pytest.mark.spec("AC-2.2.4.2-02")
+@pytest.mark.spec("AC-2.2.4.2-02", "DM-3.1.1.4-02")
 def test_pending_transactional_messages_are_counted(service: MSMQService) -> None:
     from qm.client.mqac.constants import MQTRANSACTION
 

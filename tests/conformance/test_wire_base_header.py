@@ -69,6 +69,22 @@ def test_every_packet_starts_with_16_bytes_of_base_header() -> None:
     assert expiry_time(peek_head(write_packet(PLAIN), 0)) is None
     dated = raw.message(raw.user(sent_time=1000), raw.properties(), time_to_reach_queue=0xFFFF_FFFE)
     assert expiry_time(peek_head(dated, 0)) == 1000 + 0xFFFF_FFFE
+    # Each flag by itself, in whole packets.
+    debug = bytes.fromhex("01000000") + raw.GUID_A
+    for flags in (*range(8), 0x10, 0x20, 0x120, 0x137):
+        encoded = raw.message(
+            raw.user(),
+            raw.properties(),
+            debug if flags & 0x20 else b"",
+            flags=flags & ~0x10,
+            session=bytes(12) + b"\x40\0\0\0" if flags & 0x10 else b"",
+        )
+        found = raw.read_message(encoded)
+        assert (found.priority, found.is_traced) == (flags & 7, bool(flags & 0x100))
+        assert (found.session is not None) == bool(flags & 0x10)
+        assert (found.debug is not None) == bool(flags & 0x20)
+        assert write_packet(found) == encoded
+    assert [raw.written(packet)["BaseHeader"]["Flags"] for packet in INTERNAL] == [11, 11, 27]
     packets = [*INTERNAL, PLAIN, ORDER_ACK, FINAL_ACK]
     for packet in packets:
         encoded = write_packet(packet)

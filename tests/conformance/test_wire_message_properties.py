@@ -81,6 +81,7 @@ def test_the_fixed_part_has_56_bytes_then_label_extension_and_body() -> None:
     )
     assert parse_message_properties_header(encoded, 0, 80) == (header, 80)
     assert write_message_properties_header(header) == encoded
+    assert raw.read_message(raw.message(raw.user(), encoded)).properties == header
     for length in range(80):
         with pytest.raises(ProtocolError) as raised:
             parse_message_properties_header(encoded, 0, length)

@@ -141,7 +141,8 @@ def security_bytes(flags: int, *items: bytes) -> bytes:
 
 
 def read_security(encoded: bytes) -> SecurityHeader:
-    packet = raw.read_message(raw.message(raw.user(MP | SH, b""), encoded, raw.properties()))
+    behind = raw.properties(body=b"body", privacy=5)
+    packet = raw.read_message(raw.message(raw.user(MP | SH, b""), encoded, behind))
     assert packet.security is not None
     return packet.security
 

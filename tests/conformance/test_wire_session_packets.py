@@ -70,6 +70,9 @@ def test_session_header_layout() -> None:
     encoded = pack("<HHIHHHH", 0xFFFF, 0xFFFE, 0xFFFF_FFFD, 0xFFFC, 0xFFFB, 0xFFFA, 0xFFF9)
     assert parse_session_header(encoded, 0, 16) == (full, 16)
     assert write_session_header(full) == encoded
+    for content, header in ((SESSION, SESSION_HEADER), (encoded, full)):
+        assert raw.read_message(raw.message(session=content)).session == header
+        assert raw.read(session_ack(content)) == SessionAck(header)
     for length in range(16):
         with pytest.raises(ProtocolError) as raised:
             parse_session_header(SESSION, 0, length)

@@ -46,6 +46,20 @@ ID_9 = pack("<I", 9)
 PRIVATE_9 = PrivateQueueFormatNameId(QueueHost.DESTINATION, 9)
 DIRECT = DirectQueueFormatName("OS:h\\q")
 PROPERTIES = MessagePropertiesHeader(b"body")
+# By the field of a message: the bit of Flags that announces a header, and the shortest one.
+HEADERS = {
+    "security": (1 << 19, pack("<HHHHII", 1, 4, 0, 0, 0, 0) + b"sid!"),
+    "transaction": (1 << 20, pack("<IIIII", 0, 7, 1, 5, 4)),
+    "multi_queue_format": (
+        1 << 23,
+        pack("<IHHI", 32, 0x64, 0, 1)
+        + pack("<HH", 1, 0)
+        + GUID_A
+        + pack("<IHHIIHHI", 12, 0xC8, 0, 0, 12, 0x12C, 0, 0)
+        + pack("<HHI", 0x15E, 0, 0),
+    ),
+    "soap": (1 << 28, pack("<HHIHHI", 0x320, 0, 0, 0x384, 0, 0)),
+}
 
 
 def message(header: UserHeader) -> UserMessage:
@@ -84,6 +98,8 @@ def test_the_fixed_part_has_48_bytes_and_the_names_follow_in_order() -> None:
     )
     assert parse_user_header(encoded, 0, len(encoded)) == (header, len(encoded))
     assert write_user_header(header, 0x0010_0000) == encoded
+    whole = raw.message(encoded, HEADERS["transaction"][1], raw.properties(), flags=0)
+    assert raw.read_message(whole).user_header == header
     for length in range(len(encoded)):
         with pytest.raises(ProtocolError) as raised:
             parse_user_header(encoded, 0, length)
@@ -99,6 +115,17 @@ def test_the_fixed_part_has_48_bytes_and_the_names_follow_in_order() -> None:
         changed = msgspec.structs.replace(plain, **{field: value})
         assert header_of(MP | bit) == changed
         assert write_user_header(changed)[44:48] == pack("<I", MP | bit)
+    for name, (bit, content) in HEADERS.items():
+        # The header that a bit announces is there, and no other.
+        before = content if name in ("transaction", "security") else b""
+        behind = b"" if before else content
+        user = raw.user(MP | 0x20 | bit, b"", address=bytes(16))
+        encoded = raw.message(user, before, raw.properties(), behind, flags=0)
+        found = raw.read_message(encoded)
+        assert [one for one in HEADERS if getattr(found, one) is not None] == [name]
+        assert write_packet(found) == encoded
+    for bit in (7, 24, 25, 26, 27, 29, 30, 31):
+        assert header_of(MP | 1 << bit) == plain
     for time_to_be_received in (0, 0xFFFF_FFFF):
         timed = msgspec.structs.replace(plain, time_to_be_received=time_to_be_received)
         assert write_user_header(timed)[32:36] == pack("<I", time_to_be_received)

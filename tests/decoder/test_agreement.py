@@ -26,9 +26,10 @@ from qm.wire import (
 )
 from qm.wire.headers.multi_queue_format import write_multi_queue_format_header
 from qm.wire.headers.soap_header import write_soap_header
-from qm.wire.packets.describe import Description, Node, describe_packet, describe_ping
+from qm.wire.packets.describe import describe_packet, describe_ping
 from tests.decoder.decode import BadBytesError, decode
-from tests.decoder.spoken import Flat, flat, spoken
+from tests.decoder.descriptions import check_description
+from tests.decoder.spoken import flat, spoken
 from tests.decoder.test_vectors import COMPLETE, PACKETS, VECTORS
 from tests.unit.wire import strategies
 
@@ -53,30 +54,6 @@ UNSAID = re.compile(
 )
 
 
-def described(description: Description) -> Flat:
-    """A description in the decoder's names; padding and bytes without a field are left out."""
-    found: Flat = {}
-    for node in description.nodes:
-        collect(node, node.name, found)
-    return found
-
-
-def collect(node: Node, name: str, found: Flat) -> None:
-    if node.value is not None:
-        found[name] = node.value.hex() if isinstance(node.value, bytes) else node.value
-    formats = 0
-    for child in node.children:
-        if child.name == "padding":
-            continue
-        if child.name == "FormatName":
-            collect(child, f"{name}.FormatNameList.{formats}", found)
-            formats += 1
-        elif node.name == "MessageBody":
-            collect(child, f"{node.text}.{child.name}", found)
-        else:
-            collect(child, f"{name}.{child.name}", found)
-
-
 def check_agreement(raw: bytes, packet: Packet | Ping) -> None:
     decoded = flat(decode(raw))
     said = spoken(packet)
@@ -90,19 +67,6 @@ def check_agreement(raw: bytes, packet: Packet | Ping) -> None:
         is_timed = isinstance(packet, (UserMessage, Ping))
         assert unsaid == (set() if is_timed else {TIME_TO_REACH})
     check_description(raw, describe_ping(raw) if isinstance(packet, Ping) else describe_packet(raw))
-
-
-def check_description(raw: bytes, description: Description) -> None:
-    assert description.error is None
-    # An item without bytes is no node, and a text decoded to nothing is none either.
-    decoded = {name: value for name, value in flat(decode(raw)).items() if value != ""}
-    wanted = {name: value for name, value in described(description).items() if value != ""}
-    assert wanted == decoded
-    covered = 0
-    for node in description.nodes:
-        assert node.offset == covered
-        covered += node.size
-    assert covered == len(raw)
 
 
 def read_vector(name: str) -> bytes:

@@ -26,6 +26,8 @@ from tests.unit.rpc.test_management_values import (
     LAST_ACK_COUNT,
     LAST_ACK_TIME,
     NEXTHOPS,
+    NO_ACK,
+    NO_READ,
     RECOVERY_S,
     RESEND_COUNT,
     RESEND_INTERVAL,
@@ -109,6 +111,16 @@ def test_each_value_of_a_link_has_its_number(known: OutgoingQueueInfo) -> None:
     idle = Link(OutgoingQueueState.CONNECTED, resend_interval_s=300)
     for number in wanted:
         assert outgoing_property(known, idle, number).value == 0, "nothing transactional"
+
+
+@pytest.mark.spec("DM-3.1.1.4-02")
+def test_what_was_acknowledged_and_read_is_counted_apart(known: OutgoingQueueInfo) -> None:
+    info = msgspec.structs.replace(
+        known, eod_next_seq=SequencePlace(7, 9, 8), eod_no_ack_count=1, eod_no_read_count=2
+    )
+    link = Link(OutgoingQueueState.CONNECTED, last_ack_count=3, resend_count=4, last_ack_time_s=5)
+    figures = (NO_ACK, NO_READ, LAST_ACK_COUNT, RESEND_COUNT, LAST_ACK_TIME)
+    assert [outgoing_property(info, link, one).value for one in figures] == [1, 2, 3, 4, 5]
 
 
 # Actions -----------------------------------------------------------------------------------

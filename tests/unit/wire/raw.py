@@ -9,12 +9,40 @@ import pytest
 
 from qm.session.framing import may_be_acknowledgement, message_run
 from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.headers.base_header import packet_span
 from qm.wire.headers.user_header import FLAG_HH, FLAG_MP, FLAG_MQ, FLAG_SH, FLAG_TH
+from qm.wire.packets.describe import describe_packet
 from qm.wire.packets.packet import Packet, parse_packet, write_packet
-from qm.wire.packets.peek import user_header_end
+from qm.wire.packets.patch import (
+    attach_session_header,
+    detach_session_header,
+    patch_message_id,
+    patch_sent_time,
+)
+from qm.wire.packets.peek import (
+    body_span,
+    effective_priority,
+    has_security,
+    is_traced,
+    is_transactional,
+    peek_destination,
+    peek_head,
+    peek_privacy_level,
+    peek_signature_version,
+    peek_source,
+    peek_transaction,
+    properties_offset,
+    user_header_end,
+)
 from qm.wire.packets.soundness import PacketJudge
 from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+)
 from tests.decoder.decode import BadBytesError, Fields, decode
+from tests.decoder.descriptions import check_description
 from tests.decoder.spoken import flat, spoken
 
 SOURCE = bytes(range(0x10, 0x20))
@@ -125,7 +153,72 @@ def agree(encoded: bytes, packet: Packet) -> Fields:
         # MQ-A27: what a sender says about the priority of a transactional message is ignored.
         found["BaseHeader.Flags.PR"] = 0
     assert {name: found.get(name) for name in said} == said
+    check_description(encoded, describe_packet(encoded))
+    assert packet_span(encoded, 0, len(encoded)) == len(encoded)
+    if isinstance(packet, UserMessage):
+        look(encoded, packet, fields)
     return fields
+
+
+def look(encoded: bytes, packet: UserMessage, fields: Fields) -> None:
+    """Hold what the hot path reads and writes in place against what stands in the bytes."""
+    base, user = fields["BaseHeader"], fields["UserHeader"]
+    head = peek_head(encoded, 0)
+    assert head[:11] == (
+        base["VersionNumber"],
+        base["Flags"],
+        base["Signature"],
+        base["PacketSize"],
+        base["TimeToReachQueue"],
+        bytes.fromhex(user["SourceQueueManager"]),
+        bytes.fromhex(user["QueueManagerAddress"]),
+        user["TimeToBeReceived"],
+        user["SentTime"],
+        user["MessageID"],
+        user["Flags"],
+    )
+    assert peek_source(encoded, 0) == head.source_queue_manager
+    assert peek_destination(encoded, 0, head) == destination_key(packet)
+    assert effective_priority(head) == (0 if user["Flags.TH"] else base["Flags.PR"])
+    assert is_traced(head) == base["Flags.TR"]
+    assert (is_transactional(head), has_security(head)) == (user["Flags.TH"], user["Flags.SH"])
+    if "TransactionHeader" in fields:
+        found = fields["TransactionHeader"]
+        sequence = found["TxSequenceID"]
+        assert peek_transaction(encoded, 0, head) == (
+            sequence["TimeStamp"] << 32 | sequence["Ordinal"],
+            found["TxSequenceNumber"],
+            found["PreviousTxSequenceNumber"],
+        )
+    signed = fields.get("SecurityHeader", {"Flags.AS": 0})
+    assert peek_signature_version(encoded) == signed["Flags.AS"]
+    properties = fields["MessagePropertiesHeader"]
+    assert peek_privacy_level(encoded, 0, head) == properties["PrivacyLevel"]
+    start, end = body_span(encoded, properties_offset(encoded, 0, head))
+    assert encoded[start:end].hex() == properties.get("MessageBody", "")
+    patched = bytearray(encoded)
+    patch_message_id(patched, 0, 0xA1A2_A3A4)
+    patch_sent_time(patched, 0, 0xB1B2_B3B4)
+    new = {"MessageID": 0xA1A2_A3A4, "SentTime": 0xB1B2_B3B4}
+    assert decode(bytes(patched)) == fields | {"UserHeader": user | new}
+    if packet.session is not None:
+        detach_session_header(patched)
+        assert "SessionHeader" not in decode(bytes(patched))
+        attach_session_header(patched, packet.session)
+        assert decode(bytes(patched))["SessionHeader"] == fields["SessionHeader"]
+
+
+def destination_key(packet: UserMessage) -> bytes:
+    """The key of a message's destination: the type of its name, and the name as in the packet."""
+    header = packet.user_header
+    match header.destination_queue:
+        case PrivateQueueFormatNameId(private_queue_identifier=number):
+            return b"\x03" + header.queue_manager_address + number.to_bytes(4, "little")
+        case PublicQueueFormatName(public_queue_identifier=guid):
+            return b"\x05" + guid
+        case DirectQueueFormatName(direct_format_name=text):
+            return b"\x07" + text.encode("utf-16-le", "surrogatepass")
+    return b"\x00"
 
 
 def read(raw: bytes) -> Packet:

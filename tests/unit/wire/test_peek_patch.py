@@ -47,18 +47,6 @@ from tests.unit.wire import raw, strategies
 relaxed = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 
 
-def destination_key(message: UserMessage) -> bytes:
-    header = message.user_header
-    match header.destination_queue:
-        case PrivateQueueFormatNameId(private_queue_identifier=number):
-            return b"\x03" + header.queue_manager_address + number.to_bytes(4, "little")
-        case PublicQueueFormatName(public_queue_identifier=guid):
-            return b"\x05" + guid
-        case DirectQueueFormatName(direct_format_name=text):
-            return b"\x07" + text.encode("utf-16-le", "surrogatepass")
-    return b"\x00"
-
-
 @pytest.mark.spec("MQ-2.2.18-01")
 @relaxed
 @given(message=strategies.user_messages, start=st.integers(0, 9))
@@ -76,7 +64,7 @@ def test_peeking_sees_what_parsing_sees(message: UserMessage, start: int) -> Non
             header.sent_time,
             header.message_id,
         )
-        assert peek_destination(buffer, start, head) == destination_key(message)
+        assert peek_destination(buffer, start, head) == raw.destination_key(message)
         assert effective_priority(head) == message.priority
         assert is_transactional(head) == (message.transaction is not None)
         if message.transaction is not None:

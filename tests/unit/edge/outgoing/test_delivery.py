@@ -137,7 +137,7 @@ def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> 
             # Each is in UnackedSequence, and the Transactional Ack Wait Timer runs.
             assert (report.eod_no_ack_count, report.eod_resend_count) == (3, 0)
             assert report.eod_resend_interval_s == 30
-            assert report.eod_resend_time > cluster.world.now_ms // 1000
+            assert 29 <= report.eod_resend_time - cluster.world.now_ms // 1000 <= 31
             cluster.advance(31)
             await until(lambda: len(peer.raw) == 6)
             assert peer.raw[:3] == peer.raw[3:]
@@ -145,8 +145,16 @@ def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> 
             report = cluster.manager.report(queue)
             assert report is not None
             assert report.eod_resend_count == 1
+            for times in (3, 4):
+                cluster.advance(31)
+                await until(lambda times=times: len(peer.raw) == 3 * times)
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert (report.eod_resend_count, report.eod_resend_interval_s) == (3, 300)
+            assert 299 <= report.eod_resend_time - cluster.world.now_ms // 1000 <= 301
+            sent = len(peer.raw)
             assert cluster.manager.resend(queue)
-            await until(lambda: len(peer.raw) == 9)
+            await until(lambda: len(peer.raw) == sent + 3)
             peer.send_order_ack()
             await until(lambda: not cluster.waiting(queue))
             report = cluster.manager.report(queue)

@@ -56,6 +56,7 @@ def state(cluster: SendingCluster, queue: int) -> OutgoingState | None:
     return None if report is None else report.state
 
 
+@pytest.mark.spec("DM-3.1.1.3-07")
 def test_a_peer_that_does_not_run_is_tried_again() -> None:
     async def scenario() -> None:
         port = free_port(HOST)
@@ -305,6 +306,7 @@ def test_what_peers_send_back_arrives_like_everything_else() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.3-07")
 def test_an_idle_connection_makes_room_and_a_busy_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -264,12 +264,19 @@ def test_an_unsigned_sid_is_a_claim(desk: Desk, sid: bytes) -> None:
 # Ciphers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-09", "QB-3.1.5.8.3-11", "QB-3.1.5.8.3-14", "MQ-2.2.20.6-06")
+@pytest.mark.spec(
+    "QB-3.1.5.8.3-09",
+    "QB-3.1.5.8.3-11",
+    "QB-3.1.5.8.3-14",
+    "MQ-2.2.20.6-06",
+    "MQ-2.2.19.3-18",
+)
 @pytest.mark.parametrize(("level", "algorithm"), CIPHERS)
 @pytest.mark.parametrize("is_signed", [True, False])
 def test_bodies_are_decrypted_before_signatures_are_verified(
     desk: Desk, level: PrivacyLevel, algorithm: EncryptionAlgorithm, is_signed: bool
 ) -> None:
+    assert level == {"BASE": 1, "ENHANCED": 3, "ADVANCED": 5}[level.name]
     clear = signed(plain()) if is_signed else plain()
     facts = desk.facts(encrypted(clear, desk.own, level, algorithm))
     assert facts.was_encrypted

@@ -82,6 +82,7 @@ class Silent:
         return []
 
 
+@pytest.mark.spec("DM-3.1.1.3-07")
 @pytest.mark.parametrize(
     ("asked", "status"),
     [
