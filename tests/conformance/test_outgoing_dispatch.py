@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
+from qm.edge.outgoing.link.send_order import SendOrder
+from qm.edge.outgoing.link.user import User
 from qm.model import queries
 from qm.model.queries import View
 from qm.model.values import commands
@@ -27,6 +32,22 @@ def set_base_priority(cluster: SendingCluster, queue: int, priority: int) -> int
 
 def set_state(cluster: SendingCluster, queue: int, state: OutgoingAdminState) -> None:
     cluster.world.one(commands.SetOutgoingAdminState(request(), queue, state, ()))
+
+
+@pytest.mark.spec("DM-3.1.1.18-01")
+def test_whose_next_message_changes_has_the_turn_of_its_priority() -> None:
+    one, two, three = users = [SimpleNamespace(number=n, priority=3) for n in range(3)]
+    order = SendOrder()
+
+    def add(*some: SimpleNamespace) -> None:
+        for user in some:
+            order.add(cast("User", user))
+
+    add(*users)
+    three.priority, one.priority = 7, 0
+    add(three, one, two)
+    assert [order.take().number for _ in users] == [2, 1, 0]
+    assert not order, "each once"
 
 
 @pytest.mark.spec(

@@ -278,6 +278,27 @@ def test_counts_that_do_not_match_close(sent: int, recoverable: int) -> None:
     assert driven.closed() is CloseReason.COUNT_MISMATCH
 
 
+@pytest.mark.spec("MQ-2.2.20.4-03")
+def test_each_direction_counts_by_itself_and_anew_in_each_session() -> None:
+    for opened in (open_acceptor, open_initiator, open_acceptor):
+        driven = opened()
+        driven.offer(71, 3)
+        driven.out()
+        driven.feed(message(1), message(2, KIND_EXPRESS))
+        (run,) = driven.events()
+        assert isinstance(run, PacketsArrived)
+        assert run.first_position == 1
+        driven.session.commit(2)
+        driven.wait(1)
+        (header,) = driven.acks()
+        assert (header.ack_sequence_number, header.recoverable_msg_ack_seq_number) == (2, 1)
+        assert (header.user_msg_sequence_number, header.recoverable_msg_seq_number) == (3, 3)
+        driven.feed(message(3))
+        (run,) = driven.events()
+        assert isinstance(run, PacketsArrived)
+        assert run.first_position == 3
+
+
 @pytest.mark.spec("QB-3.1.5.8.4-01", "QB-3.1.5.5-02", "QB-2.2.6-03", "MQ-2.2.20.4-09")
 def test_a_piggybacked_header_counts_its_own_message() -> None:
     driven = open_acceptor()

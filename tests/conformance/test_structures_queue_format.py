@@ -102,6 +102,13 @@ VALUE: dict[QueueFormatType, Any] = {
     Q.SUBQUEUE: "OS:host\\q;sub",
 }
 """Arms as calls carry them."""
+IN_CALL = {
+    **ARM,
+    Q.DIRECT: b"",
+    Q.SUBQUEUE: b"",
+    Q.DL: GUID,
+}
+"""What the bytes of an arm begin with in a call; texts stand behind all that points to them."""
 
 
 def is_carried(text: str, head: bytes) -> None:
@@ -235,6 +242,15 @@ def test_the_head_and_the_arms() -> None:
         assert parse(raw) == value
         for size in range(len(raw)):
             assert faulty_field(raw[:size]) is not None
+        # A call has the arm behind the repeated type, a text by a pointer.
+        stub = PARAMETER.marshal(Held(WireFormat(kind, raw[1], 0, Arm(kind, VALUE[kind]))))
+        assert stub[:8] == raw[:4] + bytes((kind, 0, 0, 0)) or kind is Q.UNKNOWN
+        assert stub[5:].lstrip(b"\0").startswith(IN_CALL[kind])
+        found, _ = PARAMETER.unmarshal(stub)
+        assert found.format.identifier.value == VALUE[kind]
+        if kind is not Q.UNKNOWN:
+            assert name_of(found.format) == name_of_queue_format(value)
+            assert format_of(name_of(found.format)) == found.format
 
 
 @pytest.mark.spec("MQ-2.2.7-03")

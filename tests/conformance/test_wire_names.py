@@ -59,6 +59,8 @@ def read_list(header: bytes) -> tuple[object, ...]:
     value, after = parse_multi_queue_format_header(header, 0, len(header))
     assert after == len(header)
     assert (value.administration, value.response, value.signature) == ((), (), b"sign!")
+    packet = raw.message(raw.user(raw.MP | 1 << 23, b""), raw.properties(), header)
+    assert raw.read_message(packet).multi_queue_format == value
     return value.destination
 
 

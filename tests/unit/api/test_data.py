@@ -209,6 +209,7 @@ def test_deleting_a_queue_ends_the_waits_in_it() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.17-02")
 def test_reads_by_lookup_identifier_never_wait() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
@@ -230,8 +231,22 @@ def test_reads_by_lookup_identifier_never_wait() -> None:
             assert bodies(await client.receive(queue, selector=exact)) == [b"b"]
             again = await client.receive(queue, selector=exact, timeout_ms=10_000)
             assert again.status == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+            peeked = await client.peek(queue, selector=selector(data_pb2.EXACT, keys[2]))
+            assert bodies(peeked) == [b"c"]
+            peeked = await client.peek(queue, selector=selector(data_pb2.FIRST))
+            assert bodies(peeked) == [b"a"]
             after = await client.receive(queue, selector=selector(data_pb2.AFTER, keys[0]))
             assert bodies(after) == [b"c"]
+            sent = await client.send(ORDERS, b"d", b"e", b"f")
+            *_, last = [result.places[0].lookup_identifier for result in sent]
+            for kind, key, body in (
+                (data_pb2.SEEK_NEXT, keys[0], b"d"),
+                (data_pb2.SEEK_PREVIOUS, last, b"e"),
+                (data_pb2.SEEK_LAST, 0, b"f"),
+                (data_pb2.FIRST, 0, b"a"),
+            ):
+                taken = await client.receive(queue, selector=selector(kind, key))
+                assert bodies(taken) == [body]
 
     run(scenario())
 

@@ -7,16 +7,25 @@ import msgspec
 import pytest
 
 from qm.api.gate.operations import Link
-from qm.model.queries import OutgoingQueueInfo, SequencePlace, find_by_format_name, outgoing_queue
+from qm.model.queries import (
+    OutgoingQueueInfo,
+    SequencePlace,
+    binding_policy,
+    find_by_format_name,
+    outgoing_queue,
+)
 from qm.model.values.elements import OutgoingQueueState
 from qm.node.config.schema import MSMQ_PORT
+from qm.pb import control_pb2, control_pb2_grpc
 from qm.rpc.remote_management.interface import QMMGMT, InfoOut
 from qm.rpc.remote_management.properties import NULL, outgoing_property
 from qm.rpc.variants import Variant
 from qm.wire.enums import VarType
 from tests.cluster.harness import free_network, run, until
+from tests.cluster.messages import batch, create_queue, propose
 from tests.unit.api.world import Client, eventually
 from tests.unit.edge.outgoing.world import Peer
+from tests.unit.model.world import PEER
 from tests.unit.rpc.reading import RpcWorld, rpc_world
 from tests.unit.rpc.test_management_values import (
     AWAY,
@@ -32,11 +41,15 @@ from tests.unit.rpc.test_management_values import (
     RESEND_COUNT,
     RESEND_INTERVAL,
     RESEND_TIME,
+    SOURCE_INFO,
     STATE,
+    send_in_transaction,
     value,
+    values,
 )
 from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, queue
 
+EXACT = r"DIRECT=OS:QUORATE\private$\exact"
 HOPS = ("IP=192.0.2.7", "IPv6=2001:db8::7")
 _STILL_S = 0.5
 """In which a queue that is connected and not paused would have sent."""
@@ -173,3 +186,73 @@ def test_what_is_held_is_sent_in_order_when_it_may_be() -> None:
             await scenario(made, client, peer)
 
     run(main())
+
+
+@pytest.mark.spec("DM-3.1.1.4-02")
+def test_both_interfaces_count_what_waits_for_which_acknowledgement() -> None:
+    async def main() -> None:
+        async with (
+            Peer(f"{free_network()}.11", MSMQ_PORT) as peer,
+            rpc_world() as made,
+            made.client(await made.leader()) as client,
+        ):
+            caller = await made.caller(QMMGMT)
+            shown = control_pb2.GetOutgoingRequest(queue=control_pb2.QueueName(name=peer.address))
+
+            async def counts() -> list[tuple[int, int]]:
+                api = await control_pb2_grpc.OutgoingControlStub(client.channel).GetOutgoing(shown)
+                told = [await value(caller, queue(peer.address), one) for one in (NO_ACK, NO_READ)]
+                return [(api.unacked_count, api.unread_count), (told[0], told[1])]
+
+            await send_in_transaction(client, peer.address, b"1", b"2", dead_letter=True)
+            await eventually(counts, lambda found: found == [(0, 2), (0, 2)])
+            peer.is_order_acking = False
+            await send_in_transaction(client, peer.address, b"3")
+            await eventually(counts, lambda found: found == [(1, 2), (1, 2)])
+
+    run(main())
+
+
+# Streams into a queue ------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.1.5-02")
+def test_both_interfaces_tell_what_came_last_and_what_was_rejected_since() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        node = await world.harness.leader()
+        queue_id = await create_queue(node, "exact", transactional=True)
+        caller = await world.caller(QMMGMT)
+        peers = control_pb2_grpc.PeerControlStub(client.channel)
+
+        async def policy() -> object:
+            await node.cluster.read_barrier()
+            return binding_policy(node.cluster.view)
+
+        async def told() -> tuple[int, ...]:
+            shown = await peers.GetPeer(control_pb2.GetPeerRequest(queue_manager=PEER))
+            (one,) = shown.sequences
+            assert (one.queue_id, one.last.sequence_identifier) == (queue_id, 9)
+            (columns,) = await values(caller, queue(EXACT), SOURCE_INFO)
+            _, _, sequences, numbers, times, rejects = (each.value for each in columns.value)
+            assert (sequences, numbers) == ([9], [one.last.sequence_number])
+            assert times == [one.last_access_ms // 1000]
+            assert rejects == [one.reject_count]
+            return one.last.sequence_number, one.reject_count, one.last_access_ms
+
+        await eventually(policy, bool)
+        for number, (sequence, wanted) in enumerate(
+            (
+                ((9, 1, 0), (1, 0)),
+                ((9, 1, 0), (1, 1)),
+                ((9, 7, 6), (1, 2)),
+                ((9, 2, 1), (2, 0)),
+            ),
+            start=1,
+        ):
+            begun = node.cluster.now_ms()
+            await propose(node, batch("exact", [number], number, sequence=sequence))
+            *found, last_access_ms = await told()
+            assert tuple(found) == wanted
+            assert begun <= last_access_ms <= node.cluster.now_ms()
+
+    in_world(scenario)

@@ -140,7 +140,7 @@ def test_a_receive_takes_the_first_that_is_free_and_valid() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.4.7-16", "RR-3.1.4.7-18", "RR-3.1.4.7-19")
+@pytest.mark.spec("RR-3.1.4.7-16", "RR-3.1.4.7-18", "RR-3.1.4.7-19", "DM-3.1.1.17-02")
 def test_lookups_find_free_neighbours_and_both_ends() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one", b"two", b"three", b"four")
@@ -316,7 +316,7 @@ def test_cancelling_races_with_lending_and_locks_nothing() -> None:
 # Timers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RR-3.1.2.1-02", "RR-3.1.4.13-04")
+@pytest.mark.spec("RR-3.1.2.1-02", "RR-3.1.4.13-04", "DM-3.1.2.3-01")
 def test_a_wait_ends_at_its_timeout_by_both_methods() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client)
@@ -324,10 +324,14 @@ def test_a_wait_ends_at_its_timeout_by_both_methods() -> None:
         handle = await reader.open()
         loop = asyncio.get_running_loop()
         for opnum in (7, 13):
-            begun = loop.time()
-            found = await reader.call(opnum, reader.start_values(handle, timeout_ms=300))
-            assert found.status == TIMEOUT
-            assert 0.28 < loop.time() - begun < 10
+            lasted = []
+            for _ in range(3):
+                begun = loop.time()
+                found = await reader.call(opnum, reader.start_values(handle, timeout_ms=300))
+                assert found.status == TIMEOUT
+                lasted.append(loop.time() - begun)
+            # A node that is busy may be late once, but not each time.
+            assert 0.28 < min(lasted) < 0.55
             for values, status in (
                 ({"action": RECEIVE, "lookup": 5}, INVALID),
                 ({"action": TAKE_AT, "lookup": 5, "timeout_ms": 1}, INVALID),

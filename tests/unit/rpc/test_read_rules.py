@@ -52,7 +52,7 @@ from tests.unit.rpc.test_remote_management import act, queue
 from tests.unit.rpc.test_remote_read import in_world, waits
 
 DENIED, LOCKED, NO_RESOURCES = 0xC00E0025, 0xC00E009C, 0xC00E0027
-NT_INVALID_PARAMETER = 0xC000000D
+NT_INVALID_PARAMETER, NT_NOT_FOUND = 0xC000000D, 0xC0000225
 EXACT = r"DIRECT=OS:QUORATE\private$\exact"
 
 
@@ -100,7 +100,7 @@ def test_who_may_only_peek_takes_nothing_by_any_action() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.4.7-12", "RR-3.1.4.7-13", "RR-3.1.4.4-03")
+@pytest.mark.spec("RR-3.1.4.7-12", "RR-3.1.4.7-13", "RR-3.1.4.4-03", "DM-3.2.7.3-02")
 def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one", b"two", b"three", b"four", b"five")
@@ -122,6 +122,61 @@ def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
         assert await seen(PEEK_NEXT) == b"five"
         assert await reader.receive(handle) == b"one", "whatever other reads take"
         assert await seen(PEEK_CURRENT) == b"five"
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.10-07", "DM-3.1.7.1.17-01", "DM-3.1.7.3.1-03")
+def test_waits_with_and_without_a_cursor_stand_in_line_and_end_by_their_number() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client)
+        reader = await world.reader()
+        handle, other = await reader.open(), await reader.open()
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        line = []
+        for number, (one, how) in enumerate(
+            (
+                (handle, {"cursor": cursor}),
+                (handle, {}),
+                (other, {}),
+                (handle, {"action": PEEK_CURRENT}),
+                (other, {}),
+            ),
+            start=1,
+        ):
+            start = reader.start(one, timeout_ms=INFINITE, request=number, **how)
+            line.append(asyncio.ensure_future(start))
+            await until(lambda number=number: waits(world)._count == number)
+        # Whatever stands before it, the one with the number ends, and no other.
+        for number in (2, 4):
+            assert (await reader.call(8, mqrr.RequestIn(handle, number))).status == 0
+            assert (await line[number - 1]).status == CANCELLED
+        assert (await reader.call(8, mqrr.RequestIn(handle, 3))).status == NT_NOT_FOUND
+        assert [one.done() for one in line] == [False, True, False, True, False]
+        await client.send(ORDERS, b"one")
+        assert body(await line[0]) == b"one"
+        assert not line[2].done()
+        await client.send(ORDERS, b"two", b"three", b"four")
+        assert [body(await line[at]) for at in (2, 4)] == [b"two", b"three"]
+        found = await reader.start(handle, PEEK_CURRENT, cursor=cursor)
+        assert body(found) == b"four", "the cursor went on"
+        assert await reader.end(handle, ACK, request=1) == 0
+        for number in (3, 5):
+            assert await reader.end(other, NACK, request=number) == 0
+        assert await reader.receive(handle) == b"two", "what was lent came back, and one is gone"
+        # At the end a cursor waits for what comes, whatever is there before it.
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        for action, text in ((PEEK_CURRENT, b"three"), (PEEK_NEXT, b"four")):
+            assert body(await reader.start(handle, action, cursor=cursor)) == text
+        assert await reader.receive(handle, cursor=cursor) == b"four"
+        late = asyncio.ensure_future(
+            reader.start(handle, cursor=cursor, timeout_ms=INFINITE, request=60)
+        )
+        await until(lambda: waits(world)._count == 1)
+        await client.send(ORDERS, b"five")
+        assert body(await late) == b"five"
+        assert await reader.end(handle, ACK, request=60) == 0
+        assert await reader.receive(handle) == b"three"
 
     in_world(scenario)
 

@@ -171,6 +171,17 @@ def default_entries_in_order() -> None:
     assert [one.sid for one in guest.dacl.entries] == [
         *(sid_from_text("S-1-1-0"), sid_from_text("S-1-5-7"), MACHINE),
     ]
+    # Each of the two in the middle stands there by itself, too.
+    for machine, is_reachable, entries in (
+        (MACHINE, False, [(0x00020020, EVERYONE), (0x00020020, MACHINE)]),
+        (None, True, [(0x00020024, EVERYONE), (0x4, sid_from_text("S-1-5-7"))]),
+    ):
+        some = default_queue_descriptor(
+            ALICE, is_domain_user=True, machine=machine, is_reachable_by_srmp=is_reachable
+        )
+        assert some.dacl is not None
+        found = [(one.mask, one.sid) for one in some.dacl.entries]
+        assert found == [*entries, (0x000F003F, ALICE)]
     plain = default_queue_descriptor(ALICE, is_domain_user=True)
     assert made.owner == plain.owner == ALICE
     assert plain.dacl == Acl(

@@ -103,6 +103,15 @@ def test_birth_makes_the_system_queues_once(world: World) -> None:
         for access in (RECEIVE, SEND, PEEK, MOVE):
             opening = commands.OpenQueue(client.request(), name, access, NONE, ())
             assert world.one(opening).status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+        refused = (
+            ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND,
+            ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
+        )
+        # Nor is anything sent to them.
+        assert client.send(name).status in refused
+    for which in ("order_queue", "notification_queue"):
+        assert world.positions(world.manager_queue(which)) == {}
+        assert queries.queue_uses(world.machine.view, world.manager_queue(which), ()) == ()
     for which in kinds:
         assert world.record(world.manager_queue(which)).queue_type is QueueType.SYSTEM
     published = world.machine.directory.query(DirectoryObjectType.QUEUE, [])

@@ -161,6 +161,20 @@ def test_operators(world: World, operator: Operator, found: list[int]) -> None:
     while (item := query.next()[1]) is not None:
         results.append(item.identifier[0])
     assert results == found
+    # An attribute that an index leads to is no exception, nor are pages.
+    for number in (1, 2, 3):
+        write(world, number, SITE, name=f"site {number}", foreign_site=number == 2)
+    for attribute, wanted in (("name", "site 2"), ("intra_site_replication_interval", 2)):
+        filters = [Filter(attribute, operator, wanted)]
+        page = queries.read_directory(world.machine.view, SITE, filters, limit=9)
+        assert [one.identifier[0] for one in page.items] == found
+        first = found[0]
+        _, one = world.machine.directory.read(SITE, filters)
+        assert one is not None
+        assert one.identifier[0] == first
+        both = [*filters, Filter("foreign_site", Operator.EQUALS, True)]
+        page = queries.read_directory(world.machine.view, SITE, both, limit=9)
+        assert [each.identifier[0] for each in page.items] == [n for n in found if n == 2]
     assert not operator.holds("text", 2) or operator is Operator.NOT_EQUALS
 
 
