@@ -387,6 +387,21 @@ def test_transactions_and_their_operations_are_rows(sender: Sender) -> None:
     assert sender.c.commit(transaction) == 0
     assert sender.positions(opened[1]) == {}
     assert list(sender.positions(subqueue)) == [key]
+    # A message that takes the place of another is received and sent.
+    sender.arrive(packet(3, sequence=(9, 3, 2)))
+    (left,) = sender.positions(opened[1])
+    replacing = sender.c.begin("replacing")
+    assert sender.c.send(ORDERS, transaction=replacing, replaced=(opened[0], left)).status == 0
+    rows = [row for table, _, row in sender.state.rows() if table == Table.OPERATION]
+    operations = [decode(TransactionalOperation, row) for row in rows]
+    (sent,) = sender.positions(opened[1]).keys() - {left}
+    assert {(one.operation_type.name, one.lookup_identifier) for one in operations} == {
+        ("DEQUEUE", left),
+        ("ENQUEUE", sent),
+    }
+    assert {one.queue_id for one in operations} == {opened[1]}
+    assert sender.c.commit(replacing) == 0
+    assert list(sender.positions(opened[1])) == [sent]
 
 
 @pytest.mark.spec("DM-3.1.1.11-04")

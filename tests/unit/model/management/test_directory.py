@@ -57,6 +57,10 @@ def test_objects_are_created_changed_and_deleted(world: World) -> None:
     assert delete(world, 1) is SUCCESS
     assert delete(world, 1) is NOT_FOUND
     assert write(world, 3, SITE, name="South") is SUCCESS
+    query = world.machine.directory.query(SITE, [])
+    ends = [query.next()[0] for _ in range(4)]
+    assert ends == [SUCCESS, SUCCESS, *2 * [DirectoryOperationResult.END_OF_DATA]]
+    assert world.machine.directory.read(USER, [])[0] is NOT_FOUND
     assert [result.name for result in DirectoryOperationResult] == [
         "SUCCESS",
         "GENERIC_ERROR",
