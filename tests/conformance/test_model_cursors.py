@@ -53,6 +53,8 @@ def test_peeking_forward() -> None:
     assert cursor.get_message_for_peek(queue.seek, queue.has) is CursorAnswer.ALREADY_RECEIVED
     assert cursor.get_next_message_for_peek(queue.seek) is WAITING
     assert cursor.state is CursorState.WAIT_PEEK
+    cursor.wait_time_expired(last_key=20)
+    assert (cursor.key, cursor.state) == (8, READ)
 
 
 @pytest.mark.spec(
@@ -93,6 +95,12 @@ def test_dequeuing_through_a_cursor() -> None:
     assert cursor.state is UNREAD
     assert cursor.dequeued(None, no_wait=False) is WAITING
     assert cursor.state is CursorState.WAIT_RECEIVE
+    # What came was retrieved by the read that waited, and is not the cursor's to read.
+    cursor.message_available(12)
+    assert (cursor.key, cursor.state) == (12, UNREAD)
+    assert cursor.dequeued(None, no_wait=False) is WAITING
+    cursor.wait_time_expired(last_key=20)
+    assert (cursor.key, cursor.state) == (20, UNREAD)
 
 
 @pytest.mark.spec("DM-3.2.7.6-01", "DM-3.2.7.5-01", "DM-3.2.1.2-02", "DM-3.1.1.2-24")

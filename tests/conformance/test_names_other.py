@@ -193,6 +193,10 @@ def test_a_multiple_element_name_joins_elements_of_six_kinds_by_single_commas() 
         assert not is_format_name(f"{text},{other}")
     with pytest.raises(FormatNameError):
         parse_multiple_element_name(f"MACHINE={TEXT};JOURNAL")
+    machine = MachineName(GUID, SystemQueue.JOURNAL)
+    for elements in ((machine,), (PublicName(GUID), machine), ()):
+        with pytest.raises(FormatNameError):
+            format_name_text(MultipleElementName(elements))
 
 
 @pytest.mark.parametrize(

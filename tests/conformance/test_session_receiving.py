@@ -293,10 +293,12 @@ def test_each_direction_counts_by_itself_and_anew_in_each_session() -> None:
         (header,) = driven.acks()
         assert (header.ack_sequence_number, header.recoverable_msg_ack_seq_number) == (2, 1)
         assert (header.user_msg_sequence_number, header.recoverable_msg_seq_number) == (3, 3)
-        driven.feed(message(3))
-        (run,) = driven.events()
+        driven.feed(message(3), ack(3, 1, 0b111, sent=3, recoverable_sent=2))
+        run, *_ = driven.events()
         assert isinstance(run, PacketsArrived)
         assert run.first_position == 3
+        assert driven.session.in_flight == 0
+        assert driven.state() is SessionState.OPEN
 
 
 @pytest.mark.spec("QB-3.1.5.8.4-01", "QB-3.1.5.5-02", "QB-2.2.6-03", "MQ-2.2.20.4-09")

@@ -119,6 +119,7 @@ def test_a_public_key_blob() -> None:
     assert parse_public_key_blob(head + modulus + b"more", 0, 88) == (key, 84)
     signing = PublicKeyBlob(512, 65_537, modulus, PublicKeyAlgorithm.RSA_SIGN)
     assert write_public_key_blob(signing)[4:8] == bytes.fromhex("00240000")
+    assert parse_public_key_blob(write_public_key_blob(signing), 0, 84) == (signing, 84)
     # Thirteen bits take two bytes, whose three highest bits are zero.
     odd = PublicKeyBlob(13, 3, b"\x34\x12")
     written = write_public_key_blob(odd)

@@ -20,8 +20,9 @@ def test_each_operator_finds_what_it_says() -> None:
                     "name": text(name),
                     "intra_site_replication_interval": number(place),
                 }
-                request = pb.PutObjectRequest(object_class="site", attributes=values)
-                await operator.directory.PutObject(request)
+                await operator.directory.PutObject(
+                    pb.PutObjectRequest(object_class="site", attributes=values)
+                )
             # One attribute has an index, and the other has none.
             wanted = (("name", text("b")), ("intra_site_replication_interval", number(2)))
             for attribute, value in wanted:

@@ -146,7 +146,7 @@ def test_waits_with_and_without_a_cursor_stand_in_line_and_end_by_their_number()
         ):
             start = reader.start(one, timeout_ms=INFINITE, request=number, **how)
             line.append(asyncio.ensure_future(start))
-            await until(lambda number=number: waits(world)._count == number)
+            await until(lambda: waits(world)._count == len(line))
         # Whatever stands before it, the one with the number ends, and no other.
         for number in (2, 4):
             assert (await reader.call(8, mqrr.RequestIn(handle, number))).status == 0
