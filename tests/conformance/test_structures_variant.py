@@ -271,6 +271,13 @@ def test_no_other_arrays_than_eight() -> None:
     permitted = {0x1003, 0x100C, 0x1011, 0x1012, 0x1013, 0x1015, 0x101F, 0x1048}
     for number in range(0x1000, 0x2000):
         assert is_refused(raw_variant(number, bytes(4))) == (number not in permitted)
+        # In a call: the type once more, no elements, and a NULL pointer to them.
+        stub = raw_variant(number, pack("<HxxII", number, 0, 0))
+        if number in permitted:
+            assert PARAMETER.unmarshal(stub)[0].value.kind == number
+        else:
+            with pytest.raises(BadStub):
+                PARAMETER.unmarshal(stub)
 
 
 @pytest.mark.spec("MQ-2.2.14-01")
