@@ -15,7 +15,7 @@ from qm.model.values.elements import OutgoingAdminState, OutgoingQueueState
 from qm.names.format_name import parse_format_name
 from qm.pb import data_pb2
 from qm.rpc.remote_management.interface import QMMGMT, InfoIn, ManagementObject
-from qm.rpc.remote_management.properties import NULL, outgoing_property
+from qm.rpc.remote_management.properties import NULL, outgoing_property, queue_property
 from qm.rpc.variants import Variant
 from qm.wire.enums import VarType
 from qm.wire.rpc.property_id import (
@@ -24,9 +24,11 @@ from qm.wire.rpc.property_id import (
     Property,
     QueueManagementProperty,
 )
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.cluster.harness import run
 from tests.unit.api.test_data import create
 from tests.unit.model.test_delivery import Sender
+from tests.unit.model.world import NOW_S, PEER, World, packet
 from tests.unit.rpc.reading import rpc_world
 from tests.unit.rpc.test_remote_management import MACHINE, act, queue
 
@@ -36,12 +38,13 @@ SYSTEM = r"DIRECT=OS:QUORATE\SYSTEM$;DEADXACT"
 AWAY = r"DIRECT=OS:elsewhere.example\PRIVATE$\q"
 HELD = "DIRECT=TCP:127.0.0.98\\q"
 IDLE = r"DIRECT=OS:QUORATE\idle"
+JOURNAL = rf"{PUBLIC};JOURNAL"
 Told = dict[str, dict[int, Variant]]
 
 
 @pytest.fixture(scope="module")
 def told() -> Told:
-    """Every property of the machine and of six queues, by number."""
+    """Every property of the machine and of seven queues, by number."""
     found: Told = {}
 
     async def scenario() -> None:
@@ -66,7 +69,7 @@ def told() -> Told:
 
             assert await act(caller, queue(HELD), "PAUSE") == 0
             found["machine"] = await ask(MACHINE, range(1, 7))
-            for name in (PUBLIC, PRIVATE, SYSTEM, AWAY, HELD, IDLE):
+            for name in (PUBLIC, PRIVATE, SYSTEM, AWAY, HELD, IDLE, JOURNAL):
                 found[name] = await ask(queue(name), range(1, 28))
             assert await act(caller, MACHINE, "DISCONNECT") == 0
             found["disconnected"] = await ask(MACHINE, range(1, 7))
@@ -121,8 +124,8 @@ def test_what_a_queue_is_called_and_where_it_is(told: Told) -> None:
     assert of(told, PUBLIC, Q.FORMATNAME).startswith("PUBLIC=")
     assert of(told, PRIVATE, Q.FORMATNAME).startswith("PRIVATE=")
     assert of(told, AWAY, Q.FORMATNAME) == AWAY
-    kinds = [of(told, what, Q.TYPE) for what in (PUBLIC, PRIVATE, SYSTEM, AWAY)]
-    assert kinds == ["PUBLIC", "PRIVATE", "MACHINE", "PRIVATE"]
+    kinds = [of(told, what, Q.TYPE) for what in (PUBLIC, PRIVATE, SYSTEM, AWAY, JOURNAL)]
+    assert kinds == ["PUBLIC", "PRIVATE", "MACHINE", "PRIVATE", "MACHINE"]
     places = [of(told, what, Q.LOCATION) for what in (PUBLIC, SYSTEM, AWAY)]
     assert places == ["LOCAL", "LOCAL", "REMOTE"]
 
@@ -193,6 +196,8 @@ def test_each_figure_of_what_is_sent_has_a_number_of_its_own() -> None:
         eod_next_seq=places[3],
         eod_no_read_count=5,
         eod_no_ack_count=6,
+        message_count=12,
+        total_bytes=13,
     )
     hops = ("IP=10.0.0.1", "IPv6=2001:db8::1")
     link = Link(
@@ -217,9 +222,47 @@ def test_each_figure_of_what_is_sent_has_a_number_of_its_own() -> None:
         Q.EOD_LAST_ACK_TIME: 9,
         Q.EOD_LAST_ACK_COUNT: 10,
         Q.EOD_RESEND_INTERVAL: 11,
+        Q.MESSAGE_COUNT: 12,
+        Q.BYTES_IN_QUEUE: 13,
+        Q.JOURNAL_MESSAGE_COUNT: 0,
+        Q.BYTES_IN_JOURNAL: 0,
     }
     for one, value in expected.items():
         assert outgoing_property(info, link, one.number) == Variant(one.value.vartype, value)
+
+
+@pytest.mark.spec("MQ-2.3.12.24-01")
+def test_each_stream_is_a_row_of_its_own_queue() -> None:
+    world = World()
+    exact, other = (world.create(name, transactional=True) for name in ("exact", "other"))
+    sequence, spelled = 5 << 32 | 1, DirectQueueFormatName("TCP:127.0.0.11\\exact")
+    world.arrive(*(packet(k, to="exact", sequence=(sequence, k, k - 1)) for k in (1, 2, 3)))
+    world.tick(4_999)
+    # Refused: neither comes next.
+    for number in (9, 8):
+        world.arrive(packet(number, to="exact", sequence=(sequence, number, number - 1)))
+    world.arrive(packet(10, to=spelled, sequence=(sequence + 1, 1, 0)))
+    world.tick(2_000)
+    world.arrive(packet(11, to="other", sequence=(sequence + 2, 1, 0)))
+
+    def columns(queue_id: int) -> list[list[Any]]:
+        view = queries.View.of(world.state)
+        found = view.ledger.queue(queue_id)
+        assert found is not None
+        told = queue_property(view, found, Q.EOD_SOURCE_INFO.number)
+        return [one.value for one in told.value]
+
+    expected = [
+        [r"DIRECT=OS:vhost\exact", r"DIRECT=TCP:127.0.0.11\exact"],
+        [PEER, PEER],
+        [sequence, sequence + 1],
+        [3, 1],
+        [NOW_S + 4] * 2,
+        [2, 0],
+    ]
+    assert columns(exact) == expected
+    last = [[r"DIRECT=OS:vhost\other"], [PEER], [sequence + 2], [1], [NOW_S + 6], [0]]
+    assert columns(other) == last
 
 
 @pytest.mark.spec("MQ-2.3.12.11-01", "MQ-2.3.12.3-01", "DM-3.1.1.3-03")

@@ -244,6 +244,48 @@ def test_what_properties_of_a_queue_entail(world: World) -> None:
     assert switch.default == 0
 
 
+@pytest.mark.spec("MQ-2.3.1.4-01")
+def test_each_message_that_an_application_removes_is_copied_and_no_other(world: World) -> None:
+    plain = world.create("orders", journaling=True)
+    exact = world.create("exact", journaling=True, transactional=True)
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    subqueue = client.open(f"{ORDERS};later", MOVE)
+
+    def copies(queue_id: int) -> list[int]:
+        journal = world.positions(world.record(queue_id).journal_queue)
+        return [one.message_ordinal for one in journal.values()]
+
+    world.arrive(*map(packet, range(1, 8)))
+    keys = [*world.positions(plain)]
+    client.receive(opened, 2)
+    client.receive(opened, selector=Selector(SelectorKind.EXACT, keys[3]))
+    assert copies(plain) == [1, 2, 4]
+    for delete in (False, True):
+        client.receive(opened, is_two_phase=True)
+        end = commands.ReadEnd(client.request(), plain, keys[2], delete)
+        assert world.one(end).status == 0
+        assert copies(plain) == [1, 2, 4] + [3] * delete
+    # Rejected by whom it was read for, or moved: no application removed it.
+    client.receive(opened, is_two_phase=True)
+    rejected = MessageClass.NACK_RECEIVE_REJECTED
+    end = commands.ReadEnd(client.request(), plain, keys[4], delete=True, reason=int(rejected))
+    assert world.one(end).status == 0
+    move = commands.Move(client.request(), plain, keys[5], subqueue[1], ())
+    assert world.one(move).status == 0
+    assert copies(plain) == [1, 2, 4, 3]
+
+    sequenced = [(SEQUENCE, number, number - 1) for number in (1, 2)]
+    world.arrive(*(packet(one[1], to="exact", sequence=one) for one in sequenced))
+    opened = client.open("DIRECT=OS:vhost\\exact", RECEIVE)
+    for name, ends, expected in (("aborts", client.abort, []), ("stays", client.commit, [1, 2])):
+        transaction = client.begin(name)
+        client.receive(opened, 2, transaction=transaction)
+        assert copies(exact) == []
+        assert ends(transaction) == 0
+        assert copies(exact) == expected
+
+
 @pytest.mark.spec("MQ-1.1-02")
 def test_acknowledgements_go_to_the_queue_that_the_sender_names(world: World) -> None:
     admin, other = world.create("admin"), world.create("other")

@@ -333,7 +333,7 @@ def certificates(service: MSMQService) -> list[bytes]:
 # Either ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.5-01")
+@pytest.mark.spec("AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.5-01", "MQ-2.3.11.1-01")
 def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     application = MSMQApplication(service)
     info, idle = made(service), made(service)
@@ -349,6 +349,11 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     public = info_of(service, path="QUORATE\\not-private")
     public.Create()
     assert public.PathName not in application.PrivateQueues
+    assert public.FormatName not in application.ActiveQueues()
+    reader = opened(public)
+    assert str(public.FormatName).startswith("PUBLIC=")
+    assert public.FormatName in application.ActiveQueues()
+    reader.Close()
     public.Delete()
     told, _ = elsewhere(
         service, ACTIVEQUEUES=["PUBLIC=a"], PRIVATEQ=["h\\q"], BYTES_IN_ALL_QUEUES=7
@@ -369,6 +374,7 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
 
 
 @pytest.mark.spec("AC-3.2.4.3.3-01", "AC-3.2.4.3.3-03", "AC-3.2.4.3.4-01", "AC-3.2.4.3.4-03")
+@pytest.mark.spec("MQ-2.3.11.3-01")
 def test_the_directory_and_the_connection(service: MSMQService) -> None:
     application = MSMQApplication(service)
     assert application.DirectoryServiceServer == "\\\\QUORATE"

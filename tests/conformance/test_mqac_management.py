@@ -379,7 +379,7 @@ def test_a_local_queue_has_no_outgoing_form(service: MSMQService) -> None:
 # Local queues ----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.4.4.1.1-01", "AC-3.4.4.1.2-01")
+@pytest.mark.spec("AC-3.4.4.1.1-01", "AC-3.4.4.1.2-01", "MQ-2.3.12-01")
 def test_a_queue_s_journal(service: MSMQService) -> None:
     info = made(service)
     info.Journal = 1
@@ -388,9 +388,11 @@ def test_a_queue_s_journal(service: MSMQService) -> None:
     queue = opened(info)
     local = initialised(service, info.FormatName or "").queue_management()
     assert (local.JournalMessageCount, local.BytesInJournal) == (0, 0)
+    both = local.BytesInQueue
     queue.Receive(ReceiveTimeout=0)
     assert (local.JournalMessageCount, local.MessageCount) == (1, 1)
-    assert local.BytesInJournal > 0
+    # Their bodies are of one length.
+    assert local.BytesInJournal * 2 == local.BytesInQueue * 2 == both > 0
     big = 1 << 40
     management, _ = scripted(service, BYTES_IN_JOURNAL=big, JOURNAL_MESSAGE_COUNT=3)
     assert management.queue_management().BytesInJournal == big
@@ -452,6 +454,7 @@ def test_senders_of_a_queue_are_a_collection_each(service: MSMQService) -> None:
     assert (second.Item("QueueFormatName"), second.Item("SeqNo")) == ("PUBLIC=b", 4)
 
 
+@pytest.mark.spec("MQ-2.3.12.24-01")
 def test_senders_are_those_that_the_cluster_remembers(service: MSMQService) -> None:
     """Over answers of the control plane, and for a queue that nobody sent to."""
     here, elsewhere = bytes(range(16)), bytes(16)
@@ -492,6 +495,45 @@ def test_senders_are_those_that_the_cluster_remembers(service: MSMQService) -> N
 
 
 # Outgoing queues -------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("MQ-2.3.12.3-01", "MQ-2.3.12.11-01", "MQ-2.3.12-01")
+def test_the_control_plane_s_answers_have_their_strings() -> None:
+    queue, away = pb.Queue(is_active=True), pb.OutgoingQueue()
+
+    def told(property_id: Property) -> Any:
+        call: Any = lambda _, given: away if isinstance(given, pb.GetOutgoingRequest) else queue  # noqa: E731
+        return ClusterManagement(call).queue_info("DIRECT=OS:far\\q", property_id)
+
+    for number, kind in (
+        (pb.PUBLIC, "PUBLIC"), (pb.PRIVATE, "PRIVATE"),
+        (pb.SYSTEM, "MACHINE"), (pb.CONNECTOR_QUEUE, "CONNECTOR"),
+    ):  # fmt: skip
+        queue.type = number
+        assert told(Property.TYPE) == kind
+        assert told(Property.STATE) == "LOCAL CONNECTION"
+    queue.kind = pb.OUTGOING
+    states = {
+        pb.INACTIVE: "INACTIVE", pb.WAITING: "WAITING", pb.NEED_VALIDATION: "NEED VALIDATION",
+        pb.ON_HOLD: "ONHOLD", pb.CONNECTED: "CONNECTED", pb.DISCONNECTING: "DISCONNECTING",
+        pb.DISCONNECTED: "DISCONNECTED", pb.LOCKED: "LOCKED",
+    }  # fmt: skip
+    assert {*states} == {*pb.OutgoingState.values()}
+    for state, text in states.items():
+        away.state = state
+        assert told(Property.STATE) == text
+    for name, kind in (
+        ("public=6B29FC40-CA47-1067-B31D-00DD010662DA", "PUBLIC"),
+        ("PRIVATE=6B29FC40-CA47-1067-B31D-00DD010662DA\\1", "PRIVATE"),
+        ("MACHINE=6B29FC40-CA47-1067-B31D-00DD010662DA;DEADXACT", "MACHINE"),
+        ("CONNECTOR=6B29FC40-CA47-1067-B31D-00DD010662DA", "CONNECTOR"),
+        ("MULTICAST=234.1.1.1:8001", "MULTICAST"),
+        ("DIRECT=OS:far\\q", "PRIVATE"),
+    ):
+        away.format_name = name
+        assert told(Property.TYPE) == kind
+    away.message_count, away.total_bytes = 5, 600
+    assert [told(one) for one in (Property.MESSAGE_COUNT, Property.BYTES_IN_QUEUE)] == [5, 600]
 
 
 @pytest.mark.spec("AC-3.5.4.1.1-01", "AC-2.2.2.19-02", "AC-3.5.4.1.2-01")
@@ -743,7 +785,7 @@ class Answering(ClusterManager):
         return self._answer if is_outgoing else super().call(method, request)
 
 
-@pytest.mark.spec("AC-2.2.4.2-02", "DM-3.1.1.4-02")
+@pytest.mark.spec("AC-2.2.4.2-02", "DM-3.1.1.4-02", "MQ-2.3.12-01", "MQ-2.3.12-02")
 def test_pending_transactional_messages_are_counted(service: MSMQService) -> None:
     from qm.client.mqac.constants import MQTRANSACTION
 

@@ -341,7 +341,7 @@ def test_label_acknowledgments_and_correlation_arrive(way: Way, service: MSMQSer
         assert (found.Label, found.CorrelationId) == ("l" * 249, bytes(range(20)))
 
 
-@pytest.mark.spec("AC-3.17.4.1.31-02")
+@pytest.mark.spec("AC-3.17.4.1.31-02", "MQ-2.4-20")
 def test_a_label_that_is_too_long_changes_nothing(service: MSMQService) -> None:
     message = MSMQMessage(service)
     message.Label = "before"

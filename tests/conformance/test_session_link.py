@@ -121,7 +121,7 @@ def test_states_and_history_of_a_session() -> None:
     assert {entry.address_list for entry in link.history} == {"10.0.0.1"}
 
 
-@pytest.mark.spec("QB-3.1.5.2-02", "DM-3.1.1.3-07")
+@pytest.mark.spec("QB-3.1.5.2-02", "DM-3.1.1.3-07", "MQ-2.3.12.25-03")
 @pytest.mark.parametrize(
     ("reason", "status"),
     [
@@ -210,7 +210,7 @@ def test_closing_a_session_of_a_queue_on_hold_changes_no_state() -> None:
     assert link.next_timer() is None
 
 
-@pytest.mark.spec("QB-3.1.5.2-02", "DM-3.1.1.3-07")
+@pytest.mark.spec("QB-3.1.5.2-02", "DM-3.1.1.3-07", "MQ-2.3.12.25-03")
 def test_what_fails_before_there_is_a_session_is_recorded_too() -> None:
     silent = OutgoingLink(SessionConfig(), uses_ping=True)
     silent.message_available()

@@ -283,7 +283,7 @@ def test_when_it_came_is_not_when_it_was_sent() -> None:
 # Moving ------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RR-3.1.4.10-02", "RR-3.1.4.10-08", "RR-3.1.4.11-01")
+@pytest.mark.spec("RR-3.1.4.10-02", "RR-3.1.4.10-08", "RR-3.1.4.11-01", "MQ-2.4-32")
 def test_nothing_moves_to_where_it_is_or_away_from_who_has_it() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await create(client, r".\private$\exact", transactional=True)

@@ -135,6 +135,43 @@ def test_version_3_signs_what_version_1_does_and_then_ten_items(
     assert whole == first + b"extension" + names + fixed + bytes(range(64, 80))
 
 
+@pytest.mark.spec("MQ-2.5.1-01", "MQ-2.5.2-01", "MQ-2.5.2-04", "MQ-2.5.3-01")
+def test_every_item_is_the_message_s_own() -> None:
+    """Nothing in common with the message that openssl signed, and most things absent."""
+    header = UserHeader(
+        bytes(range(100, 116)),
+        PrivateQueueFormatNameId(QueueHost.DESTINATION, 0x0102_0304),
+        admin_queue=PrivateQueueFormatName(bytes(range(32, 48)), 0x0506_0708),
+        has_positive_journaling=True,
+    )
+    properties = MessagePropertiesHeader(
+        b"another",
+        flags=0x02,
+        message_class=0x8104,
+        correlation_id=bytes(range(60, 80)),
+        body_type=0x2011_1213,
+        application_tag=0x0A0B_0C0D,
+    )
+    message = UserMessage(header, properties, priority=6)
+    # No label, no response queue.
+    first = bytes(range(60, 80)) + pack("<I", 0x0A0B_0C0D) + b"another"
+    first += bytes(range(32, 48)) + pack("<I", 0x0506_0708)
+    fixed = bytes(range(100, 116)) + bytes([0, 6, 2, 0x02]) + pack("<HI", 0x8104, 0x2011_1213)
+    expected = {
+        SignatureVersion.MSMQ_1: first,
+        SignatureVersion.MSMQ_2: first + fixed + pack("<I", 0x0102_0304),
+        SignatureVersion.MSMQ_3: first + fixed,
+    }
+    for version, octets in expected.items():
+        assert b"".join(signature_input(message, version)) == octets
+    answered = replace(header, response_queue=header.admin_queue, admin_queue=None)
+    answered = replace(answered, connector_type=bytes(range(80, 96)))
+    other = UserMessage(answered, replace(properties, label="L"), priority=6)
+    labelled = b"".join(signature_input(other, SignatureVersion.MSMQ_2))
+    assert labelled.partition(b"another")[2].startswith(b"L\0\0\0" + bytes(range(32, 48)))
+    assert labelled.endswith(fixed + bytes(range(80, 96)) + pack("<I", 0x0102_0304))
+
+
 def _header(**changes: Any) -> Callable[[UserMessage], UserMessage]:
     return lambda message: replace(message, user_header=replace(message.user_header, **changes))
 

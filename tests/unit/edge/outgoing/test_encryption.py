@@ -319,7 +319,7 @@ def test_a_send_is_refused_when_the_directory_has_no_key_for_it() -> None:
     assert client.send(r"DIRECT=OS:far\q", raw=raw).status == 0, "it ends when it would leave"
 
 
-@pytest.mark.spec("DM-3.1.1.2-09")
+@pytest.mark.spec("DM-3.1.1.2-09", "MQ-2.3.1.12-01")
 def test_local_queues_take_what_asks_for_encryption_by_their_level() -> None:
     world = World()
     client = world.client()

@@ -102,6 +102,7 @@ def test_a_connection_given_up_just_as_it_is_made_is_tried_again(
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.3.12.25-03")
 def test_a_peer_that_refuses_is_tried_again() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -152,6 +153,7 @@ def test_a_peer_that_answers_with_another_guid_gets_nothing() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.3.12.25-03")
 def test_a_host_that_nobody_knows_is_looked_up_again() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -335,6 +337,7 @@ def test_an_idle_connection_makes_room_and_a_busy_one_does_not(
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.3.12.25-03")
 def test_a_busy_connection_gives_way_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qm.edge.outgoing.link.connections.CONNECTIONS_MAX", 1)
 

@@ -430,7 +430,7 @@ def test_signatures(
     assert world.arrive(packet(1), facts=facts) == [verdict]
 
 
-@pytest.mark.spec("DM-3.1.1.2-09")
+@pytest.mark.spec("DM-3.1.1.2-09", "MQ-2.3.1.12-01")
 @pytest.mark.parametrize(
     ("privacy_level", "was_encrypted", "is_accepted"),
     [

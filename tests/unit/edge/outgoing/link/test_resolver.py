@@ -82,7 +82,7 @@ class Silent:
         return []
 
 
-@pytest.mark.spec("DM-3.1.1.3-07")
+@pytest.mark.spec("DM-3.1.1.3-07", "MQ-2.3.12.25-03")
 @pytest.mark.parametrize(
     ("asked", "status"),
     [
