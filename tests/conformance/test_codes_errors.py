@@ -11,9 +11,11 @@ from qm.client.errors import MqError
 from qm.client.mqac import MSMQMessage, MSMQService
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.elements import QueueAccessType
 from qm.names import errors as name_errors
 from qm.wire.codes import CUSTOMER_BIT, ErrorCode, facility, is_failure, is_vendor_code
-from tests.unit.model.world import World, request
+from tests.unit.model.world import World, packet, request
 
 CATALOGUE = Path(__file__).parents[1] / "data" / "spec" / "mqmq.jsonl"
 ROWS: dict[str, str] = {
@@ -96,17 +98,75 @@ def test_names_answer_with_codes_of_the_table() -> None:
     assert ErrorCode(name_errors.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION).value == 0xC00E0020
 
 
+def created_in(world: World, path_name: str, **attributes: object) -> int:
+    values = {key: encode_attribute(value) for key, value in attributes.items()}
+    identifier = path_name.encode().ljust(16, b"-")[:16]
+    command = commands.CreateQueue(
+        request(), identifier, identifier[::-1], path_name, values, b"", ()
+    )
+    return world.one(command).status
+
+
+@pytest.mark.spec("MQ-2.4-03", "MQ-2.4-05", "MQ-2.4-06", "MQ-2.4-14", "MQ-2.4-15")
+def test_queues_that_cannot_be_made_or_changed_are_refused_by_codes_of_the_table() -> None:
+    world = World()
+    orders = world.create("orders")
+    assert created_in(world, ".\\orders") == 0xC00E_0005
+    for path_name in ("", "orders", ".\\a\\b", ".\\private$\\"):
+        assert created_in(world, path_name) == 0xC00E_0014
+    assert created_in(world, ".\\other", privacy_level=9) == 0xC00E_0018
+    assert created_in(world, ".\\other", label=9) == 0xC00E_0019
+    assert created_in(world, ".\\other", colour="red") == 0xC00E_0039
+
+    def changed(queue_id: int, **attributes: object) -> int:
+        values = {key: encode_attribute(value) for key, value in attributes.items()}
+        return world.one(commands.SetQueue(request(), queue_id, values, ())).status
+
+    assert changed(orders, transactional=True) == 0xC00E_003E
+    assert changed(orders, privacy_level=9) == 0xC00E_0018
+    assert changed(orders, label=9) == 0xC00E_0019
+    assert changed(orders, colour="red") == 0xC00E_0039
+    assert changed(9_999, label="x") == 0xC00E_0003
+
+
+@pytest.mark.spec("MQ-2.4-04", "MQ-2.4-10", "MQ-2.4-17", "MQ-2.4-18", "MQ-2.4-29")
+def test_reads_and_sends_are_refused_by_codes_of_the_table() -> None:
+    world = World()
+    client = world.client()
+    world.create("orders", quota=1)
+    world.create("exact", transactional=True)
+    orders, exact = (f"DIRECT=OS:vhost\\{name}" for name in ("orders", "exact"))
+
+    def open_status(name: str, access: int, share_mode: int = 0) -> int:
+        opening = commands.OpenQueue(client.request(), name, access, share_mode, ())
+        return world.one(opening).status
+
+    writing = client.open(orders, QueueAccessType.SEND_ACCESS)
+    alone = client.open(orders, QueueAccessType.RECEIVE_ACCESS, 1)
+    assert open_status(orders, QueueAccessType.RECEIVE_ACCESS) == 0xC00E_0009
+    assert open_status(orders, 77) == 0xC00E_0045
+    assert client.receive_outcome((alone[0] + 99, alone[1])).status == 0xC00E_0007
+    assert client.receive_outcome(writing).status == 0xC00E_0025
+    reader = client.open(exact, QueueAccessType.RECEIVE_ACCESS)
+    assert client.send(exact).status == 0xC00E_0050
+    transaction = client.begin("t")
+    assert client.send(orders, transaction=transaction).status == 0xC00E_0050
+    assert client.receive_outcome(alone, transaction=transaction).status == 0xC00E_0050
+    assert client.commit(transaction) == 0
+    assert client.send(exact, transaction=transaction).status == 0xC00E_0051
+    assert client.send(orders, raw=packet(0, body=bytes(1_100))).status == 0xC00E_0027
+    gone = Selector(SelectorKind.EXACT, 1)
+    for opened in (alone, reader):
+        (result,) = client.receive(opened, selector=gone)
+        assert result.status == 0xC00E_0088
+
+
 @pytest.mark.spec("MQ-2.4-20", "MQ-2.4-32", "MQ-2.3.1.8-01")
 def test_limits_of_the_table_are_answered_with_its_codes() -> None:
     world = World()
 
     def created(name: str, **attributes: object) -> int:
-        values = {key: encode_attribute(value) for key, value in attributes.items()}
-        identifier = name.encode().ljust(16, b"-")
-        return world.one(
-            commands.CreateQueue(request(), identifier, identifier[::-1], f".\\{name}", values,
-                                 b"", ())
-        ).status  # fmt: skip
+        return created_in(world, f".\\{name}", **attributes)
 
     assert created("long", label="l" * 125) == 0xC00E_005D
     assert created("short", label="l" * 124) == 0

@@ -168,7 +168,7 @@ def test_a_union_that_is_not_what_its_switch_says_is_a_fault_of_its_own() -> Non
     in_world(scenario)
 
 
-@pytest.mark.spec("MQ-5-01", "MQ-5-03")
+@pytest.mark.spec("MQ-5-01", "MQ-5-03", "MR-2.2.3.2-38")
 def test_a_union_repeats_what_chooses_its_arm() -> None:
     for kind, value in ((VarType.UI4, 7), (VarType.UI1, 7), (VarType.LPWSTR, "x")):
         raw = answering(Variant(kind, value))

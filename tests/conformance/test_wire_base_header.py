@@ -90,6 +90,11 @@ def test_every_packet_starts_with_16_bytes_of_base_header() -> None:
         encoded = write_packet(packet)
         assert parse_base_header(encoded, 0, 16)[0].packet_size == len(encoded)
         assert raw.read(encoded) == packet
+    # There are three kinds of internal packets.
+    parameters = raw.base(36, 0x0B) + CONNECTION_PARAMETERS
+    for kind in (0, *range(4, 16)):
+        error = raw.refused(parameters[:18] + bytes([kind]) + parameters[19:])
+        assert (error.offset, error.field) == (18, "InternalHeader.Flags.PT")
 
 
 @pytest.mark.spec("MQ-2.2.19.1-02", "MQ-2.2.19.1-04", "QB-3.1.5.1.2-01")

@@ -340,6 +340,8 @@ def test_order_ack_packet() -> None:
     assert (properties["MessageSize"], properties["Flags"]) == (36, 0)
     assert (properties["MessageClass"], properties["BodyType"]) == (0xFF, 0)
     assert raw.read(encoded) == ORDER_ACK
+    direct = msgspec.structs.replace(ORDER_ACK, destination_queue=order_queue_at("10.0.0.1"))
+    assert raw.written(direct)["UserHeader"]["Flags"] == 0x0020_1C00
     # QB-A23: sent express, read either way.
     recoverable = msgspec.structs.replace(ORDER_ACK, is_recoverable=True)
     received = ack_packet(0x00FF, ORDER_BODY, user_flags=MP | raw.DQ_PRIVATE | 1 << 5)
@@ -381,7 +383,7 @@ def test_acknowledgments_to_an_address(address: str) -> None:
     assert packet.destination_queue == DirectQueueFormatName(spx)
 
 
-@pytest.mark.spec("QB-2.2.4.1-01", "QB-2.2.4.1-03")
+@pytest.mark.spec("QB-2.2.4.1-01", "QB-2.2.4.1-03", "QB-2.2.4.1-02")
 def test_order_ack_body() -> None:
     body = write_packet(ORDER_ACK)[156:]
     assert body == ORDER_BODY

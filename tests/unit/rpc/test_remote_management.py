@@ -1,6 +1,7 @@
 """Remote management: stubs by the vectors' bytes, and a node by its methods."""
 
 from collections.abc import Awaitable, Callable
+from struct import pack
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import Arm
 from qm.rpc.path_names import QMCOMM, ObjectFormat, PathIn
 from qm.rpc.queue_formats import format_of, text_of
-from qm.rpc.remote_management.interface import QMMGMT, ActionIn, InfoIn, ManagementObject
+from qm.rpc.remote_management.interface import (
+    QMMGMT,
+    ActionIn,
+    InfoIn,
+    InfoOut,
+    ManagementObject,
+)
 from qm.rpc.remote_management.properties import NULL
 from qm.rpc.variants import Variant
 from qm.wire.enums import VarType
@@ -184,6 +191,25 @@ def test_actions_change_the_machine_and_outgoing_queues() -> None:
     in_world(scenario)
 
 
+@pytest.mark.spec("MR-2.2.3.2-38")
+def test_elements_start_on_eight_and_arms_are_as_wide_as_their_types() -> None:
+    values = [
+        *(NULL, Variant(VarType.UI1, 200), Variant(VarType.I2, -2), Variant(VarType.I4, -4)),
+        *(Variant(VarType.I8, -3), Variant(VarType.BOOL, True), NULL),
+    ]
+    raw = QMMGMT.operations[0].gives.marshal(InfoOut(values, 7))
+    starts = {8: b"", 24: b"\xc8", 40: b"\xfe\xff", 56: b"\xfc" + b"\xff" * 3}
+    starts |= {72: b"\xfd" + b"\xff" * 7, 96: b"\xff\xff", 112: b""}
+    for (at, arm), value in zip(starts.items(), values, strict=True):
+        assert raw[at : at + 10] == pack("<H6xH", value.kind, value.kind)
+        start = at + 10 + -10 % max(len(arm), 1)
+        assert raw[start : start + len(arm)] == arm
+    # The status is behind the last one, which has no arm.
+    assert raw[124:] == pack("<I", 7)
+    padded = raw[:35] + b"\xaa" + raw[36:]
+    assert QMMGMT.operations[0].gives.unmarshal(padded)[0] == InfoOut(values, 7)
+
+
 def test_variants_of_every_type_come_back() -> None:
     values = [
         Variant(VarType.I2, -2),
@@ -197,7 +223,6 @@ def test_variants_of_every_type_come_back() -> None:
         Variant(VarType.VECTOR_VARIANT, [Variant(VarType.VECTOR_I4, [1, -1]), NULL]),
     ]
     parameters = QMMGMT.operations[0].gives
-    from qm.rpc.remote_management.interface import InfoOut
 
     raw = parameters.marshal(InfoOut(values, 7))
     assert parameters.unmarshal(raw)[0] == InfoOut(values, 7)

@@ -229,7 +229,7 @@ def test_a_level_asks_for_so_many_bits() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.7.1.5-01", "QB-3.1.7.1.5.1-01", "DM-3.1.1.3-07")
+@pytest.mark.spec("QB-3.1.7.1.5-01", "QB-3.1.7.1.5.1-01", "DM-3.1.1.3-07", "MQ-2.3.12.25-03")
 def test_what_cannot_be_encrypted_does_not_leave() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

@@ -21,6 +21,7 @@ from qm.session import (
     OutgoingState,
     SessionConfig,
 )
+from qm.wire.guid import GUID_NULL
 from qm.wire.headers.session_header import SessionHeader
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.packets.internal import SessionAck
@@ -188,6 +189,21 @@ def test_a_private_name_asks_the_directory_for_its_computer_and_not_for_its_queu
             # The directory has that computer, and no object of the queue.
             rows = [key for table, key, _ in cluster.world.state.rows() if table == Table.DIRECTORY]
             assert rows == [PEER_GUID]
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-2.2.3.1-03")
+@pytest.mark.parametrize("known_by", ["its address", "the configuration", "the directory"])
+def test_a_session_is_asked_of_a_queue_manager_unless_the_name_is_direct(known_by: str) -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST, is_mapped=known_by == "the configuration") as (peer, cluster):
+            know_peer(cluster.world, addresses=(HOST,))
+            is_direct = known_by == "its address"
+            name = peer.address if is_direct else f"PRIVATE={guid_text(PEER_GUID)}\\00000009"
+            queue = cluster.send(name, 1)
+            await until(lambda: not cluster.waiting(queue))
+            assert peer.asked_for == [GUID_NULL if is_direct else PEER_GUID]
 
     run(scenario())
 

@@ -54,6 +54,7 @@ from qm.session import (
 from qm.store.bodies.body_places import BodyDamaged, BodyPlace, BodyPlaces, Packets
 from qm.store.codec import decode_entry, encode_stamp
 from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck, write_final_ack, write_order_ack
+from qm.wire.packets.internal import parse_establish_connection
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.identifiers import TxSequenceId
 from raft.batch import BatchBuilder
@@ -503,6 +504,7 @@ class PeerConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.remote_address = ""
         self.arrived = 0
+        self.is_asked = False
         self.released: list[int] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -515,6 +517,11 @@ class PeerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.peer.is_deaf:
             return
+        if not self.is_asked:
+            self.is_asked = True
+            self.peer.asked_for.append(
+                parse_establish_connection(data, 0, len(data))[0].server_guid
+            )
         self.session.receive(data, time.monotonic())
         self.settle()
 
@@ -584,6 +591,8 @@ class Peer:
         self.config = SessionConfig()
         self.connections: list[PeerConnection] = []
         self.closed: list[Closed] = []
+        self.asked_for: list[bytes] = []
+        """ServerGuid of each request for a session."""
         self.established = 0
         self.is_acknowledging = True
         self.is_order_acking = True
