@@ -30,6 +30,7 @@ from qm.client.signing import Signer, new_signer
 from qm.names.guid import guid_text
 from qm.pb import control_pb2
 from qm.security.sid import sid_from_text, sid_text
+from qm.session.schedules import resend_timer_table
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import HashAlgorithm
@@ -260,7 +261,7 @@ def test_a_sender_without_sid_counts_as_anonymous(two: Two) -> None:
 # Transactional senders -------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-2.2.4.1-02", "AC-2.2.4.2-02")
+@pytest.mark.spec("AC-2.2.4.1-02", "AC-2.2.4.2-02", "MQ-2.3.12-01", "MQ-2.3.12-02")
 def test_both_sides_know_the_same_of_a_sequence(two: Two) -> None:
     info = made(two.far, is_transactional=True)
     sender, reader = opened(two.from_near(info), SEND), opened(info)
@@ -288,6 +289,7 @@ def test_both_sides_know_the_same_of_a_sequence(two: Two) -> None:
     counts = ("EodLastAckCount", "EodNoAckCount", "EodNoReadCount", "EodResendCount")
     assert [sent.Item(name) for name in counts] == [3, 0, 0, 0]
     assert abs(sent.Item("EodLastAckTime") - now) < 300
+    assert sent.Item("EodResendInterval") == resend_timer_table()[0]
 
 
 # Journals and dead letters ---------------------------------------------------------------------

@@ -487,6 +487,18 @@ def test_what_waits_is_sent_again_when_it_is_asked_for_and_in_order(outgoing: To
         assert (told.kind, told.value) == (VarType.UI4, unread), stage
 
 
+@pytest.mark.spec("MQ-2.3.12-01", "MQ-2.3.12-02")
+def test_what_order_acknowledgements_left_is_told_as_it_is(outgoing: Told) -> None:
+    stages = [outgoing[one] for one in ("acknowledged", "partly", "back")]
+    counts = [told[LAST_ACK_COUNT].value for told in stages]
+    assert 0 < counts[0] < counts[1] < counts[2]
+    times = [told[LAST_ACK_TIME].value for told in stages]
+    assert time.time() - 600 < times[0] <= times[1] <= times[2] <= time.time() + 1
+    waiting = outgoing["waiting"]
+    assert waiting[RESEND_INTERVAL].value == resend_timer_table()[0]
+    assert 0 < waiting[RESEND_TIME].value - times[0] <= resend_timer_table()[0] + 60
+
+
 @pytest.mark.spec("MR-2.2.3.2-33", "MR-2.2.3.2-34", "MQ-2.3.12.25-01", "MQ-2.3.12.25-02")
 @pytest.mark.spec("MQ-2.3.12.25-03")
 def test_a_connection_has_a_history_of_four_columns(outgoing: Told) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
@@ -99,6 +100,34 @@ def test_a_connection_given_up_just_as_it_is_made_is_tried_again(
             await cluster.retry(queue)
             await until(lambda: not cluster.waiting(queue))
             assert cluster.metric("quorate_sessions", role="initiator") == 1
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.3.12.25-03")
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (errno.EMFILE, ConnectionStatus.SOCKET_CREATE_FAILURE),
+        (errno.ENFILE, ConnectionStatus.SOCKET_CREATE_FAILURE),
+        (errno.EADDRNOTAVAIL, ConnectionStatus.SOCKET_BIND_FAILURE),
+        (errno.EADDRINUSE, ConnectionStatus.SOCKET_BIND_FAILURE),
+        (errno.ECONNREFUSED, ConnectionStatus.SOCKET_CONNECT_FAILURE),
+        (errno.ENOBUFS, ConnectionStatus.LOW_RESOURCE),
+        (errno.ENOMEM, ConnectionStatus.LOW_RESOURCE),
+    ],
+)
+def test_what_the_system_does_not_give_has_its_status(
+    number: int, status: ConnectionStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object, **__: object) -> None:
+        raise OSError(number, "refused")
+
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", refused)
+            queue = cluster.send(f"DIRECT=TCP:{HOST}\\q", 1)
+            await until(lambda: last_status(cluster, queue) is status)
 
     run(scenario())
 
