@@ -147,7 +147,9 @@ def synthetic(world: World, queue_id: int) -> SyntheticPacket:
 # When a message leaves its queue -----------------------------------------------------------
 
 
-@pytest.mark.spec("QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04", "QB-3.1.7.17-03")
+@pytest.mark.spec(
+    "QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04", "QB-2.2.5-05", "QB-3.1.7.17-03"
+)
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_way_out_is_told(world: World, cause: str) -> None:
     assert {int(one) for one in CAUSES.values()} == {0x4000, 0xC000, 0xC001, 0xC002, 0xC004}
@@ -296,13 +298,51 @@ def test_final_acks_of_what_left_its_queue(
     world: World, fields: dict[str, Any], is_told: bool, cause: str
 ) -> None:
     orders = world.create("orders", transactional="sequence" in fields)
-    world.arrive(packet(7, **asking(PR | NR), **fields))
+    asked = asking(PR | NR)
+    if "sequence" in fields:
+        # Its elders owe nothing, are gone, and opened the sequence's fast lane, which it might take
+        # since it wants no other acknowledgement.
+        elders = [packet(n, sequence=(9, n, n - 1)) for n in (1, 2, 3)]
+        for elder in elders:
+            assert world.arrive(elder) == [0]
+        world.one(commands.PurgeQueue(request(), orders, ()))
+        world.settle(orders)
+        fields, asked = fields | {"sequence": (9, 4, 3)}, {"sent_time": NOW_S}
+    world.arrive(packet(7, **asked, **fields))
     remove(world, orders, cause)
     assert [final.message_class for _, final in final_acks(world)] == [CAUSES[cause]] * is_told
     assert [row.queue_manager for row, _ in final_acks(world)] == [PEER] * is_told
 
 
 # What an administration acknowledgement is -------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.7.15-04")
+@pytest.mark.parametrize("cause", ["arrived", "received"])
+@pytest.mark.parametrize("kind", ["DIRECT", "PRIVATE", "PUBLIC"])
+def test_the_response_queue_is_the_destination_as_the_sender_named_it(
+    world: World, cause: str, kind: str
+) -> None:
+    admin = world.create("admin")
+    orders = world.create("orders" if kind != "PRIVATE" else "private$\\orders")
+    record = world.record(orders)
+    own, public = (str(UUID(bytes_le=one)).upper() for one in (OWN, record.identifier))
+    to, told = {
+        "DIRECT": (direct("orders"), ORDERS),
+        "PRIVATE": (
+            PrivateQueueFormatNameId(QueueHost.DESTINATION, record.private_queue_number),
+            f"PRIVATE={own}\\{record.private_queue_number:08X}",
+        ),
+        "PUBLIC": (PublicQueueFormatName(record.identifier), f"PUBLIC={public}"),
+    }[kind]
+    address = bytes(16) if kind == "DIRECT" else OWN
+    asked = asking(PA if cause == "arrived" else PR, queue_manager_address=address)
+    assert world.arrive(packet(7, to=to, **asked)) == [0]
+    if cause == "received":
+        client = world.client()
+        client.receive(client.open(told, QueueAccessType.RECEIVE_ACCESS))
+    message = deserialize_message_from_buffer(synthetic(world, admin).packet)
+    assert message.response_queue_format_name.upper() == told.upper()
 
 
 @pytest.mark.spec("QB-3.1.7.15-04", "QB-3.1.7.2.1-03", "QB-1.3.5.2-01")

@@ -354,6 +354,10 @@ def test_what_is_kept_of_a_sequence(world: World) -> None:
     world.arrive(gap, gap)
     restart(world)
     assert sequences(world) == [(SEQUENCE, 1, 2, world.now_ms)]
+    (info,) = queries.list_incoming_sequences(world.machine.view).items
+    assert (info.sequence_number, info.reject_count, info.last_access_ms) == (1, 2, world.now_ms)
+    assert info.format_name == "DIRECT=OS:vhost\\orders"
+    assert info.wire_name == b"\7" + "OS:vhost\\orders".encode("utf-16-le")
     world.now_ms += 5_000
     world.arrive(gap)
     assert sequences(world) == [(SEQUENCE, 1, 3, world.now_ms)]

@@ -17,7 +17,8 @@ from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.node.config.loading import parse
 from qm.node.upkeep.msmq_endpoint import outgoing_settings
-from qm.session import NextHop, SessionConfig
+from qm.session import ConnectionStatus, NextHop, OutgoingLink, SessionConfig
+from qm.session.link import Connect, Resolve
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
@@ -210,6 +211,20 @@ def test_the_next_hops_of_a_queue_manager_are_all_of_its_addresses() -> None:
         NextHop("10.1.1.1", "far.example", PEER_GUID),
         NextHop("fd00::1", "far.example", PEER_GUID),
     ]
+    # NextHops are those of the last resolution, all of them and no older one.
+    link = OutgoingLink(SessionConfig())
+    refused = partial(link.connect_failed, ConnectionStatus.SOCKET_CONNECT_FAILURE, 1)
+    link.message_available()
+    for at, address in enumerate(("10.1.1.2", "10.1.1.3")):
+        assert isinstance(link.next_action(), Resolve)
+        names.known["far.example"] = [address, "fd00::1"]
+        hops = asyncio.run(destinations.next_hops(name))
+        link.resolved(hops)
+        assert link.next_hops == (f"IP={address}", "IPv6=fd00::1")
+        for hop in hops:
+            assert link.next_action() == Connect(hop, False)
+            refused(100.0 * at, 1, has_backlog=True)
+            link.handle_timer(100.0 * at + 10, has_backlog=True)
 
 
 @pytest.mark.spec("QB-3.1.7.1.7-01", "QB-3.1.7.1.7-02")

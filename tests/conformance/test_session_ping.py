@@ -42,6 +42,12 @@ def test_requests_have_rising_cookies_and_our_guid() -> None:
         assert ping.qm_guid == US
         assert not ping.is_refused
         assert datagram[2:4] == b"\x48\x55"
+    # Each has a timer of its own, of a second.
+    assert requester.next_timer() == 11.0
+    requester.send(10.25)
+    assert requester.handle_timer(10.999) == []
+    assert requester.handle_timer(11.0) == [PingResult(n, PingVerdict.TIMEOUT) for n in (1, 2, 3)]
+    assert requester.next_timer() == 11.25
 
 
 @pytest.mark.spec("QB-2.2.7-03")

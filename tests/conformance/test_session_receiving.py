@@ -8,6 +8,7 @@ from qm.session import (
     KIND_EXPRESS,
     KIND_RECOVERABLE,
     KIND_TRANSACTIONAL,
+    AcksReceived,
     CloseReason,
     FinalAckArrived,
     OrderAckArrived,
@@ -315,6 +316,8 @@ def test_a_piggybacked_header_counts_its_own_message() -> None:
     driven.feed(message(3, session=SessionHeader(3, 0, 0, 2, 2)))
     events = driven.events()
     assert packets_in(events) == [write_packet(message(3))]
+    # The counts come last: what the header acknowledges is acknowledged.
+    assert [event.released for event in events if isinstance(event, AcksReceived)] == [[73]]
     assert driven.closed() is CloseReason.COUNT_MISMATCH
 
 
@@ -329,6 +332,7 @@ def test_administration_acknowledgements_are_ordinary_messages(message_class: in
     assert packets_in(driven.events()) == [write_packet(packet)]
 
 
+@pytest.mark.spec("QB-3.1.5.1.1-02")
 def test_acknowledgements_for_another_queue_manager_are_passed_on() -> None:
     driven = open_acceptor()
     foreign = order_ack(address=STRANGER)

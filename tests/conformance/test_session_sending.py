@@ -253,7 +253,7 @@ def test_a_message_that_leaves_late_in_the_period_carries_the_acknowledgement() 
     (plain,) = driven.out()
     assert isinstance(plain, UserMessage)
     assert plain.session is None
-    driven.wait(0.01)
+    driven.wait(0.001)
     driven.offer(2, 2)
     first, second = driven.out()
     assert isinstance(first, UserMessage)
@@ -264,7 +264,15 @@ def test_a_message_that_leaves_late_in_the_period_carries_the_acknowledgement() 
     assert driven.session.next_timer() == pytest.approx(driven.now + 1.0)
     driven.session.commit(2)
     assert driven.acks() == [SessionHeader(2, 2, 1, 3, 3)]
-    # However late: where nothing is to be acknowledged no message carries anything.
+    # However late: where nothing is to be acknowledged no message carries anything; what is not
+    # durable is not to be.
+    unsettled = open_acceptor(recoverable_ack_timeout_ms=1000)
+    unsettled.feed(message(1))
+    unsettled.wait(0.9)
+    unsettled.offer(1, 1)
+    (bare,) = unsettled.out()
+    assert isinstance(bare, UserMessage)
+    assert bare.session is None
     driven.feed(ack(3, 1, 0b111, sent=2, recoverable_sent=2))
     driven.wait(2)
     driven.offer(4, 1)

@@ -33,11 +33,13 @@ def test_initialization_timer_bounds_the_handshake_on_both_sides(round_trip_ms: 
     config = SessionConfig(round_trip_delay_ms=round_trip_ms)
     period = 60 + 2 * round_trip_ms / 1000
     half_way = initiator(config)
-    half_way.feed(establish(US, THEM))
     waiting = acceptor(config)
-    waiting.feed(establish(THEM, US))
+    for driven, first in ((half_way, establish(US, THEM)), (waiting, establish(THEM, US))):
+        driven.wait(30)
+        driven.feed(first)
+        driven.wait(period - 30 - 0.001)
     for driven in (initiator(config), acceptor(config), half_way, waiting):
-        driven.wait(period - 0.001)
+        driven.wait(NOW + period - 0.001 - driven.now)
         assert driven.closed() is None
         driven.wait(0.001)
         assert driven.closed() is CloseReason.INITIALIZATION_TIMEOUT
@@ -94,6 +96,38 @@ def test_other_timers_are_stopped_at_the_start() -> None:
     assert driven.session.next_timer() == NOW + 0.7
 
 
+@pytest.mark.spec("QB-3.1.2.4-01")
+@pytest.mark.parametrize(
+    "packet",
+    [message(1), message(1, KIND_EXPRESS), order_ack(), final_ack(), ack(0)],
+    ids=["recoverable", "express", "OrderAck", "FinalAck", "SessionAck"],
+)
+def test_every_packet_that_arrives_gives_a_waiting_session_another_period(packet: Packet) -> None:
+    for driven in (open_initiator(), open_acceptor()):
+        driven.offer(1, 1)
+        driven.out()
+        driven.wait(20)  # what came before the message
+        assert driven.closed() is None
+        driven.wait(10)
+        driven.feed(packet)
+        driven.wait(20)
+        assert driven.closed() is None
+        driven.wait(40)
+        assert driven.closed() is CloseReason.ACK_TIMEOUT
+
+
+@pytest.mark.spec("QB-3.1.2.4-01")
+def test_the_ack_wait_is_for_what_awaits_an_ack() -> None:
+    for named in (False, True):
+        for driven in (open_initiator(), open_acceptor()):
+            driven.offer(1, 1)
+            driven.out()
+            driven.feed(ack(1, 1, 1) if named else ack(1))
+            # A recoverable message that has arrived is awaited until it is named as persisted.
+            driven.wait(41)
+            assert driven.closed() is (None if named else CloseReason.ACK_TIMEOUT)
+
+
 @pytest.mark.spec("QB-3.1.2.4-01", "QB-3.1.6.3-01", "QB-3.1.7.1.3-05")
 @pytest.mark.parametrize(("remote", "period"), [(THEM, 20), (GUID_NULL, 40)])
 def test_ack_wait_closes_when_nothing_arrives(remote: bytes, period: int) -> None:
@@ -102,6 +136,11 @@ def test_ack_wait_closes_when_nothing_arrives(remote: bytes, period: int) -> Non
     driven.offer(1, 1)
     driven.out()
     assert driven.session.next_timer() == NOW + 10 + period
+    # No acceptor connected to a direct name.
+    accepted = open_acceptor()
+    accepted.offer(1, 1)
+    accepted.out()
+    assert accepted.session.next_timer() == NOW + 20
     # Something had arrived since the session began: the first expiry only clears ReceivedAck.
     driven.wait(period)
     assert driven.closed() is None

@@ -99,6 +99,13 @@ def test_resend_timer_starts_with_the_first_message_only() -> None:
     assert (schedule.resend_interval_index, schedule.resend_interval_s) == (0, 7)
     assert schedule.resend_time is None
     assert OutgoingTable().last_ack == 0
+    table = table_of(1)
+    table.dispatch(1)
+    table.session_acked([], [101])
+    assert table.order_acked(LIVE, 1).ended == [101]
+    assert table.last_ack == 1
+    table.start_sequence(LIVE + 1)
+    assert (table.last_ack, table.unacked_numbers) == (0, [])
     assert schedule.next_timer() is None
     assert not schedule.handle_timer(1e9)
     schedule.sent(10.0)
@@ -300,6 +307,16 @@ def test_what_is_known_of_an_outgoing_message() -> None:
     assert table.order_acked(LIVE, 2).ended == []
     # ReceivedOrderAck is set, and ReceivedSessionAck ends the entry.
     assert table.session_acked([], [101, 102]) == [101, 102]
+    # Transmitted: sent for the first time, a number follows the acknowledged one before it; sent
+    # again, it is the first of what is left.
+    table = table_of(4, 5)
+    assert table.dispatch(2) == [104, 105]
+    assert table.session_acked([], [104]) == []
+    assert table.order_acked(LIVE, 4).ended == [104]
+    assert table.previous_numbers([105]) == [4]
+    table.resend_transactional()
+    assert table.dispatch(2) == [105]
+    assert table.previous_numbers([105]) == [0]
     # RecoverableSequenceNumber, SequenceNumber: an express message is counted, not named.
     driven = open_initiator()
     driven.offer(1, 1, KIND_EXPRESS)

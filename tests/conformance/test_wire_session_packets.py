@@ -448,10 +448,11 @@ def test_final_ack_packet_and_body() -> None:
             write_packet(msgspec.structs.replace(FINAL_ACK, message_class=message_class))
 
 
-@pytest.mark.spec("QB-3.1.5.1.1-02", "QB-3.1.5.1.1-03", "QB-3.1.5.1.1-04")
+@pytest.mark.spec("QB-3.1.5.1.1-02", "QB-3.1.5.1.1-03", "QB-3.1.5.1.1-04", "QB-2.2.5-05")
 def test_acknowledgments_are_told_from_messages() -> None:
     assert isinstance(raw.read(ack_packet(0xFF, ORDER_BODY)), OrderAck)
-    for message_class in (0x4000, 0x8000, 0x8005, 0xC001, 0xC004, 0xFFFF):
+    refused = (0x8009, 0x8000, 0x8004, 0x8007, 0x800B, 0x8006, 0x8003, 0xC000, 0xC001, 0xC002)
+    for message_class in (*refused, 0x8005, 0x8002, 0xC004, 0x4000, 0xFFFF):
         packet = raw.read(ack_packet(message_class, FINAL_BODY))
         assert isinstance(packet, FinalAck)
         assert packet.message_class == message_class

@@ -88,7 +88,7 @@ TRANSACTIONAL: dict[str, object] = {"sequence": (1, 1, 0)}
 JOURNALED = {"has_positive_journaling": True, "has_negative_journaling": True}
 
 
-@pytest.mark.spec("DM-3.1.1.12-16", "QB-3.1.5.5.2-01", "QB-3.1.5.5.3-01")
+@pytest.mark.spec("DM-3.1.1.12-16", "QB-3.1.5.5.2-01", "QB-3.1.5.5.3-01", "QB-3.1.5.5-02")
 def test_a_plain_message_is_done_when_its_session_acknowledged_it(sender: Sender) -> None:
     sender.send(2)
     sender.send(1, has_positive_journaling=True)

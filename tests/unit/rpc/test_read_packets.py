@@ -139,7 +139,7 @@ def test_behind_a_message_stands_where_it_is() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-2.2.5.3-03", "RR-2.2.5.3-04")
+@pytest.mark.spec("RR-2.2.5.3-01", "RR-2.2.5.3-03", "RR-2.2.5.3-04")
 def test_moves_and_aborts_are_counted_and_outlive_a_leader() -> None:
     async def scenario() -> None:
         async with rpc_world(3) as made:
@@ -175,6 +175,11 @@ def test_moves_and_aborts_are_counted_and_outlive_a_leader() -> None:
                 async def counts(action: int) -> tuple[int, int]:
                     found = await reader.start(whole, action)
                     told = behind(found).subqueue
+                    assert (told.size, told.kind, told.last_move) == (148, 0, 0)
+                    assert (told.name, told.target) == (
+                        "sooner".encode("utf-16-le").ljust(64, b"\0"),
+                        bytes(64),
+                    )
                     return told.aborts, told.moves
 
                 assert await counts(PEEK_CURRENT) == (3, 2)
@@ -186,7 +191,7 @@ def test_moves_and_aborts_are_counted_and_outlive_a_leader() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("RR-2.2.5.2-04", "RR-2.2.5.4-01", "RR-2.2.5.4-02")
+@pytest.mark.spec("RR-2.2.5.2-02", "RR-2.2.5.2-04", "RR-2.2.5.4-01", "RR-2.2.5.4-02")
 def test_a_message_with_a_dead_letter_queue_of_its_own_names_it() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await create(client, transactional=True)

@@ -161,14 +161,30 @@ def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> 
             sent = len(peer.raw)
             assert cluster.manager.resend(queue)
             await until(lambda: len(peer.raw) == sent + 3)
+            peer.send_order_ack(1)
+            await until(lambda: cluster.waiting(queue) == 2)
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert (report.eod_no_ack_count, report.eod_last_ack_count) == (2, 1)
+            assert (report.eod_resend_count, report.eod_resend_interval_s) == (0, 30)
+            assert report.eod_last_ack_time == cluster.world.now_ms // 1000
+            cluster.advance(2)
             peer.send_order_ack()
             await until(lambda: not cluster.waiting(queue))
             report = cluster.manager.report(queue)
             assert report is not None
             assert (report.eod_no_ack_count, report.eod_resend_time) == (0, 0)
-            assert (report.eod_last_ack_count, report.loaded_count) == (1, 0)
+            assert (report.eod_last_ack_count, report.loaded_count) == (2, 0)
             assert report.eod_last_ack_time == cluster.world.now_ms // 1000
             assert report.next_hops == (f"IP={HOST}",)
+            # What was not sent is in no sequence.
+            held = commands.SetOutgoingAdminState(request(), queue, OutgoingAdminState.ON_HOLD, ())
+            cluster.world.one(held)
+            cluster.send(peer.address, 2)
+            await settled()
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert (report.eod_no_ack_count, report.loaded_count) == (0, 2)
             assert not cluster.manager.resend(queue + 1000)
             assert cluster.manager.report(queue + 1000) is None
 

@@ -250,7 +250,7 @@ def test_a_private_name_needs_its_queue_manager_in_the_configuration() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-1.3.2.1.1-01", "QB-1.3.2.1.2-01", "QB-3.1.1.6-01")
+@pytest.mark.spec("QB-1.3.2.1.1-01", "QB-1.3.2.1.2-01", "QB-3.1.1.6-01", "QB-3.1.7.1.6-01")
 @pytest.mark.parametrize("is_recoverable", [False, True])
 def test_a_cut_connection_is_made_again_and_what_was_under_way_is_repeated(
     is_recoverable: bool,
@@ -666,16 +666,25 @@ def test_what_peers_named_has_connection_attempts_of_its_own(
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.5.4.2-01", "QB-3.1.5.9-02")
 def test_what_became_of_a_connection_is_told_step_by_step() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address)
             await until(lambda: not cluster.waiting(queue))
+            now_s = cluster.world.now_ms // 1000
             report = cluster.manager.report(queue)
             assert report is not None
             assert [entry.status for entry in report.connection_history][-2:] == [
                 ConnectionStatus.ESTABLISH_PACKET_RECEIVED,
                 ConnectionStatus.ESTABLISHED,
             ]
+            assert {
+                (entry.connection_history_time, entry.error, entry.address_list)
+                for entry in report.connection_history
+            } == {(now_s, 0, HOST)}
+            assert (report.state, report.next_hops) == (OutgoingState.CONNECTED, (f"IP={HOST}",))
+            peer.cut()
+            await until(lambda: state(cluster, queue) is OutgoingState.DISCONNECTED)
 
     run(scenario())

@@ -451,11 +451,23 @@ def test_a_session_key_is_unwrapped_once_and_again_when_the_keys_change(desk: De
     for _ in range(3):
         assert desk.facts(message).was_encrypted
     assert desk.keys.reads == 1
+    # CachedTime is when it was unwrapped, and it is kept for 600 s.
+    later = encrypted(plain(), desk.own)
+    for at in (26.0, 500.0):
+        assert desk.facts(later, at).was_encrypted
+    assert desk.keys.reads == 2
+    assert desk.examiner.symmetric_keys.clean(626.0) == 26.0 + 600 + 60
+    assert desk.facts(later, 626.0).was_encrypted
+    assert desk.keys.reads == 2
+    desk.examiner.symmetric_keys.clean(626.5)
+    assert len(desk.examiner.symmetric_keys) == 0
+    assert desk.facts(message, 627.0).was_encrypted
+    assert desk.keys.reads == 3
     elsewhere = replace(
         message, user_header=replace(message.user_header, source_queue_manager=bytes(16))
     )
     assert desk.facts(elsewhere).was_encrypted
-    assert desk.keys.reads == 2
+    assert desk.keys.reads == 4
     # With another provider, algorithm or blob it is another key, though the body is the same.
     properties, security = message.properties, message.security
     assert security is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from struct import pack
+from struct import pack, unpack_from
 from typing import Any
 
 import pytest
@@ -140,6 +140,21 @@ def test_another_client_s_blob_says_what_it_wants() -> None:
     wanted = parse_wanted(raw[at:])
     assert wanted == Wanted(clsid("MSMQQueueInfo"), (iid("IMSMQQueueInfo4"),))
     assert parse_wanted(write_wanted(wanted)) == wanted
+    # CustomHeader, as that client and this one write it.
+    for blob in (raw[at:], write_wanted(wanted)):
+        ref = parse_objref(blob)
+        assert isinstance(ref, CustomRef)
+        total, zero, first, filler, length, _ = unpack_from("<6I", ref.data)
+        assert (total, zero) == (len(ref.data) - 8, 0)
+        assert (first, filler) == (0x0008_1001, 0xCCCC_CCCC)
+        size, head, reserved, context, count = unpack_from("<5I", ref.data, 24)
+        assert (size, head, reserved, context) == (total, 16 + length, 0, 2)
+        assert ref.data[44:60] == bytes(16), "class info"
+        clsids, sizes, null = unpack_from("<3I", ref.data, 60)
+        assert (bool(clsids), bool(sizes), null) == (True, True, 0)
+        assert unpack_from("<I", ref.data, 72) == (count,)
+        lengths = unpack_from(f"<{1 + count}I", ref.data, 76 + 16 * count)
+        assert (lengths[0], head + sum(lengths[1:])) == (count, total)
 
 
 @pytest.mark.spec("RP-DCOM-2.2.22.2.8-01")

@@ -77,6 +77,12 @@ LAYOUTS: list[Any] = [
     ),
     pytest.param(
         TYPE_DESC,
+        TypeDesc(TypeVarType.SAFEARRAY, LONG),
+        "1b00 0000 00000200 1b00 0000 0300 0300",
+        id="safe array",
+    ),
+    pytest.param(
+        TYPE_DESC,
         TypeDesc(TypeVarType.CARRAY, ArrayDesc(LONG, [(3, 1)])),
         "1c00 0000 00000200 1c00 0000 01000000 0300 0300 0100 0000 03000000 01000000",
         id="array",
@@ -110,6 +116,13 @@ LAYOUTS: list[Any] = [
          "0300 0300 00000000 0100 0000"
          "0c00 0c00",
         id="FUNCDESC",
+    ),
+    pytest.param(
+        FUNC_DESC,
+        FuncDesc(-4, None, 1, 2, 3, -8, ElemDesc(TEXT, None, 8), 0x41, 0, None, 4, 5),
+        "fcffffff 00000000 00000000 01000000 02000000 04000000 0000 0300 f8ff 0500"
+         "0800 0800 00000000 0800 4100",
+        id="FUNCDESC without parameters",
     ),
 ]  # fmt: skip
 

@@ -91,6 +91,27 @@ def test_a_final_ack_leaves_over_the_session_of_any_edge_until_it_is_acknowledge
     run(scenario())
 
 
+@pytest.mark.spec("QB-2.2.5.1-02")
+def test_a_final_ack_says_of_which_message_it_is() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.hub.session("n3", SESSION)
+            arrive(cluster, 1)
+            fields = {"source_queue_manager": PEER_GUID, "sequence": (SEQUENCE, 5, 1)}
+            raw = packet(77, to="absent", **fields)
+            cluster.world.arrive(raw, facts=Facts(1, PEER_GUID, HOST, ()))
+            await until(lambda: len(final_acks(cluster.hub.late_messages())) == 2)
+            _, second = final_acks(cluster.hub.late_messages())
+            assert second.tx_sequence_id == TxSequenceId.from_int(SEQUENCE)
+            assert (second.tx_sequence_number, second.tx_previous_sequence_number) == (5, 1)
+            assert second.acknowledged_source == PEER_GUID
+            assert second.acknowledged_message_id == 77
+            assert second.source_queue_manager == OWN
+            assert second.message_id not in (0, 77)
+
+    run(scenario())
+
+
 @pytest.mark.spec("QB-3.1.7.17-04", "QB-3.1.7.17-01", "QB-3.1.1.3.1-14")
 def test_the_way_back_follows_from_the_name_that_was_used() -> None:
     async def scenario() -> None:
@@ -105,6 +126,9 @@ def test_the_way_back_follows_from_the_name_that_was_used() -> None:
             assert direct.queue_manager_address == GUID_NULL
             assert private.destination_queue == ORDER_QUEUE
             assert private.queue_manager_address == PEER_GUID
+            cluster.advance(0.6)
+            await until(lambda: len(cluster.hub.late) == 4)
+            assert len(order_acks(cluster.hub.late_messages())) == 2
             for message in cluster.hub.late_messages():
                 header, properties = message.user_header, message.properties
                 assert message.priority == 0
@@ -115,7 +139,8 @@ def test_the_way_back_follows_from_the_name_that_was_used() -> None:
                 assert (header.admin_queue, header.response_queue) == (None, None)
                 assert not header.has_positive_journaling
                 assert not header.has_negative_journaling
-                assert header.is_recoverable, "a final ack; order acks are express (QB-A23)"
+                is_final = isinstance(acknowledgment_in(message), FinalAck)
+                assert header.is_recoverable is is_final, "order acks are express (QB-A23)"
 
     run(scenario())
 
