@@ -302,13 +302,21 @@ def test_final_acks_of_what_left_its_queue(
     if "sequence" in fields:
         # Its elders owe nothing, are gone, and opened the sequence's fast lane, which it might take
         # since it wants no other acknowledgement.
-        elders = [packet(n, sequence=(9, n, n - 1)) for n in (1, 2, 3)]
-        for elder in elders:
+        elders = [packet(n, sequence=(9, n, n - 1), sent_time=NOW_S) for n in (1, 2, 3, 4, 5)]
+        for elder in elders[:3]:
             assert world.arrive(elder) == [0]
         world.one(commands.PurgeQueue(request(), orders, ()))
         world.settle(orders)
         fields, asked = fields | {"sequence": (9, 4, 3)}, {"sent_time": NOW_S}
-    world.arrive(packet(7, **asked, **fields))
+        if cause == "purged":
+            # One more way: in the middle of a run of its sequence.
+            world.arrive(*elders[3:])
+            fields |= {"sequence": (9, 7, 6)}
+            run = [packet(n, sequence=(9, n, n - 1), sent_time=NOW_S) for n in (6, 8)]
+            world.arrive(run[0], packet(7, **asked, **fields), run[1])
+            asked = {}
+    if asked:
+        world.arrive(packet(7, **asked, **fields))
     remove(world, orders, cause)
     assert [final.message_class for _, final in final_acks(world)] == [CAUSES[cause]] * is_told
     assert [row.queue_manager for row, _ in final_acks(world)] == [PEER] * is_told

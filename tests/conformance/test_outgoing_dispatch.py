@@ -79,6 +79,25 @@ def test_the_highest_priority_leaves_first_whatever_its_queue() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.7.13-01")
+def test_a_peer_sees_a_window_of_one_when_all_that_is_for_it_is_held() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queues = [cluster.send(name(one)) for one in ("one", "two")]
+            await until(lambda: not any(map(cluster.waiting, queues)))
+            (connection,) = peer.connections
+            assert connection.session.room > 1
+            set_state(cluster, queues[0], OutgoingAdminState.ON_HOLD)
+            await settled()
+            assert connection.session.room > 1
+            set_state(cluster, queues[1], OutgoingAdminState.ON_HOLD)
+            await until(lambda: connection.session.room == 1)
+            assert peer.connections == [connection]
+
+    run(scenario())
+
+
 @pytest.mark.spec("DM-3.1.7.3.9-02", "DM-3.1.7.3.9-03", "DM-3.1.7.1.28-02", "DM-3.1.7.1.29-01")
 def test_what_is_deleted_or_held_is_passed_over() -> None:
     async def scenario() -> None:

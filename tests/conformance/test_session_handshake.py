@@ -161,15 +161,18 @@ def test_acceptor_reads_class_and_quality_of_service_as_information() -> None:
 
 
 @pytest.mark.spec("QB-2.2.1-05", "QB-3.1.5.3.1-03", "QB-3.1.5.3.1-04")
-def test_acceptor_refuses_another_guid_and_says_so() -> None:
+@pytest.mark.parametrize("skips", [False, True])
+def test_acceptor_refuses_another_guid_and_says_so(skips: bool) -> None:
     driven = acceptor()
-    driven.feed(establish(THEM, STRANGER))
+    driven.feed(EstablishConnection(THEM, STRANGER, 0xFFFF_FFF0, is_ping_skipped=skips))
     assert driven.state() is SessionState.CLOSED
     # QB-A31: the refusal leaves, and nothing that comes later is heard.
     (response,) = driven.out()
     assert isinstance(response, EstablishConnection)
     assert response.is_refused
     assert (response.client_guid, response.server_guid) == (THEM, US)
+    assert (response.time_stamp, response.is_ping_skipped) == (0xFFFF_FFF0, skips)
+    assert response.padding == b"\x5a" * 512
     assert driven.closed() is CloseReason.WRONG_QUEUE_MANAGER
     driven.feed(ConnectionParameters(500, 20_000))
     assert driven.out() == []

@@ -120,6 +120,11 @@ def test_a_public_key_blob() -> None:
     signing = PublicKeyBlob(512, 65_537, modulus, PublicKeyAlgorithm.RSA_SIGN)
     assert write_public_key_blob(signing)[4:8] == bytes.fromhex("00240000")
     assert parse_public_key_blob(write_public_key_blob(signing), 0, 84) == (signing, 84)
+    for size in (1024, 2048, 4096, 16_384):
+        longer = PublicKeyBlob(size, 3, bytes(size // 8 - 1) + b"\x80")
+        raw = write_public_key_blob(longer)
+        assert (raw[12:16], len(raw)) == (size.to_bytes(4, "little"), 20 + size // 8)
+        assert parse_public_key_blob(raw, 0, len(raw)) == (longer, len(raw))
     # Thirteen bits take two bytes, whose three highest bits are zero.
     odd = PublicKeyBlob(13, 3, b"\x34\x12")
     written = write_public_key_blob(odd)

@@ -136,7 +136,7 @@ def test_internal_packets_are_told_apart_by_their_type() -> None:
         for length in range(16, 20):
             cut = encoded[:length]
             assert raw.refused(cut).section.startswith("MS-MQQB 2.2")
-    for packet_type in (0, 4, 5, 15):
+    for packet_type in (0, *range(4, 16)):
         error = raw.refused(internal(packet_type, PARAMETERS))
         assert (error.field, error.offset) == ("InternalHeader.Flags.PT", 18)
         with pytest.raises(ProtocolError):

@@ -72,11 +72,11 @@ def test_a_pdu_begins_with_sixteen_bytes_and_ends_with_its_token() -> None:
     assert (PduFlag.FIRST, PduFlag.LAST, PduFlag.PENDING_CANCEL) == (1, 2, 4)
     assert (PduFlag.CONC_MPX, PduFlag.DID_NOT_EXECUTE) == (0x10, 0x20)
     assert (PduFlag.MAYBE, PduFlag.OBJECT_UUID) == (0x40, 0x80)
-    raw = write_pdu(PduType.REQUEST, 3, 0x01020304, b"body", Trailer(10, 5, 7, b"token"))
+    raw = write_pdu(PduType.REQUEST, 3, 0x01020304, b"body", Trailer(10, 5, 0x0102_0307, b"token"))
     assert raw[:4] == bytes((5, 0, 0, 3))
     assert raw[4:8] == b"\x10\0\0\0", "little-endian, ASCII, IEEE"
     assert struct.unpack("<HHI", raw[8:16]) == (len(raw), 5, 0x01020304)
-    assert raw[-13:-5] == bytes((10, 5, 0, 0)) + b"\7\0\0\0"
+    assert raw[-13:-5] == bytes((10, 5, 0, 0)) + b"\7\3\2\1"
     assert raw[-5:] == b"token"
     client = bound()
     who = client.logged_on()
@@ -178,7 +178,9 @@ def test_a_bind_ack_is_laid_out_as_the_text_has_it() -> None:
     ack = client.bind(ECHO, LOCKED, sizes=(4280, 4280))
     transmit, receive, group, length = struct.unpack_from("<HHIH", ack.body)
     assert (transmit, receive) == (4280, 4280)
-    assert group == parse_bind_ack(ack).group_id != 0
+    told = parse_bind_ack(ack)
+    assert group == told.group_id != 0
+    assert (told.address, [one.result for one in told.answers]) == ("2103", [0, 0])
     address = ack.body[10 : 10 + length]
     assert address == b"2103\0"
     at = 10 + length

@@ -428,7 +428,7 @@ def test_an_address_of_a_zone_says_which() -> None:
         assert packet[-28:] == struct.pack("<IHHI", 28, 16, 6, scope) + six
 
 
-@pytest.mark.spec("RR-2.2.5.1.1-01", "RR-2.2.6-05", "RR-3.1.4.7-39", "RR-3.1.4.7-40")
+@pytest.mark.spec("RR-2.2.5.1.1-01", "RR-2.2.6-05", "RR-2.2.7-01", "RR-3.1.4.7-39", "RR-3.1.4.7-40")
 def test_there_are_one_or_two_sections_with_a_message_and_none_without() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"0123456789")

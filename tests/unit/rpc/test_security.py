@@ -88,6 +88,12 @@ def test_the_example_of_the_text_is_recomputed() -> None:
     for at, text in ((28, "Domain"), (36, "User"), (44, "COMPUTER")):
         length, _, begin = struct.unpack_from("<HHI", raw, at)
         assert raw[begin : begin + length].decode("utf-16-le") == text
+    for at in (12, 20, 28, 36, 44, 52):
+        outside = bytearray(raw)
+        struct.pack_into("<I", outside, at + 4, len(raw))
+        if struct.unpack_from("<H", raw, at)[0]:
+            with pytest.raises(SecurityRefused):
+                parse_authenticate(bytes(outside))
     with_mic = fields("ntlm_mic_authenticate")["fields"]
     assert parse_authenticate(vector("ntlm_mic_authenticate")).mic.hex() == with_mic["MIC"]
     written = write_authenticate(0x01020304, b"nt", "D", "U", bytes(range(16)))
@@ -167,6 +173,10 @@ def test_a_third_partys_exchange_with_mic_and_channel_bindings_is_accepted() -> 
     acceptor = World().ntlm()
     challenge = acceptor.step(bytes.fromhex(given["NEGOTIATE_MESSAGE"]))
     assert challenge.hex() == given["CHALLENGE_MESSAGE"]
+    # As a client reads it: the pairs end it, behind the target's name.
+    _, number, info = parse_challenge(challenge)
+    assert number == challenge[24:32]
+    assert info == challenge[56 + len("QUORATE".encode("utf-16-le")) :]
     assert acceptor.step(vector("ntlm_mic_authenticate")) == b""
     assert acceptor.is_done
     assert acceptor.identity.name == "alice"

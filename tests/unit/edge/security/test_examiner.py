@@ -13,6 +13,7 @@ from qm.edge.security.examiner import Examiner, KeysSealed
 from qm.model.messages.message import Message
 from qm.model.values.commands import Facts, SignatureFact
 from qm.node.config.schema import MsmqSection
+from qm.security.providers import Provider
 from qm.security.sid import EVERYONE
 from qm.security.signature_input import SignatureVersion
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
@@ -278,7 +279,11 @@ def test_bodies_are_decrypted_before_signatures_are_verified(
 ) -> None:
     assert level == {"BASE": 1, "ENHANCED": 3, "ADVANCED": 5}[level.name]
     clear = signed(plain()) if is_signed else plain()
-    facts = desk.facts(encrypted(clear, desk.own, level, algorithm))
+    message = encrypted(clear, desk.own, level, algorithm)
+    # It is the level that says whose key opens it.
+    others = [provider for provider in Provider if provider != level]
+    desk.keys.of |= {provider: [private_key(2048)] for provider in others}
+    facts = desk.facts(message)
     assert facts.was_encrypted
     assert not facts.decryption_failed
     assert facts.signature is (SignatureFact.VALID if is_signed else SignatureFact.ABSENT)

@@ -63,6 +63,7 @@ def test_identifiers_jump_and_members_are_forgotten(world: World) -> None:
     assert manager.aliases == ("127.0.0.11", "10.0.0.7")
 
 
+@pytest.mark.spec("QB-3.1.1.3.1-04")
 def test_the_time_stamp_rises_whatever_the_clock_says(world: World) -> None:
     assert world.one(RESTORED).value == STAMP
     assert world.one(RESTORED).value == STAMP + 1
@@ -91,6 +92,7 @@ def test_no_restore_before_birth() -> None:
 # Outgoing ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("QB-3.1.1.3.1-04")
 def test_pending_messages_leave_under_a_new_sequence(sender: Sender) -> None:
     sender.send(3, **TRANSACTIONAL)
     sender.assign()

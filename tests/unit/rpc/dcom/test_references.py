@@ -300,7 +300,7 @@ def test_handlers_and_extended_references_are_read_as_standard_ones() -> None:
 # ORPC ------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RP-DCOM-2.2.13.1-01", "RP-DCOM-2.2.13.2-01")
+@pytest.mark.spec("RP-DCOM-2.2.13.1-01", "RP-DCOM-2.2.13.2-01", "RP-DCOM-2.2.13.3-01")
 def test_extensions_are_read_and_an_odd_number_has_a_pointer_to_nothing() -> None:
     this = OrpcThis(bytes(16), extensions=[Extension(bytes(range(16)), b"hello")])
     one = Listed((ORPC_THIS,))
