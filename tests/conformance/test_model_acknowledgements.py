@@ -335,14 +335,15 @@ def test_the_response_queue_is_the_destination_as_the_sender_named_it(
     orders = world.create("orders" if kind != "PRIVATE" else "private$\\orders")
     record = world.record(orders)
     own, public = (str(UUID(bytes_le=one)).upper() for one in (OWN, record.identifier))
-    to, told = {
+    names: dict[str, tuple[QueueName, str]] = {
         "DIRECT": (direct("orders"), ORDERS),
         "PRIVATE": (
             PrivateQueueFormatNameId(QueueHost.DESTINATION, record.private_queue_number),
             f"PRIVATE={own}\\{record.private_queue_number:08X}",
         ),
         "PUBLIC": (PublicQueueFormatName(record.identifier), f"PUBLIC={public}"),
-    }[kind]
+    }
+    to, told = names[kind]
     address = bytes(16) if kind == "DIRECT" else OWN
     asked = asking(PA if cause == "arrived" else PR, queue_manager_address=address)
     assert world.arrive(packet(7, to=to, **asked)) == [0]

@@ -29,17 +29,16 @@ from tests.unit.session.builders import (
 
 @pytest.mark.spec("QB-3.1.2.1-01", "QB-3.1.6.6-01")
 @pytest.mark.parametrize(
-    ("changes", "period"),
+    ("config", "period"),
     [
-        ({}, 60),
-        ({"round_trip_delay_ms": 2_000}, 64),
-        ({"initialization_timeout_ms": 45_000, "round_trip_delay_ms": 500}, 46),
+        (SessionConfig(), 60),
+        (SessionConfig(round_trip_delay_ms=2_000), 64),
+        (SessionConfig(initialization_timeout_ms=45_000, round_trip_delay_ms=500), 46),
     ],
 )
 def test_initialization_timer_bounds_the_handshake_on_both_sides(
-    changes: dict[str, int], period: float
+    config: SessionConfig, period: float
 ) -> None:
-    config = SessionConfig(**changes)
     half_way = initiator(config)
     waiting = acceptor(config)
     for driven, first in ((half_way, establish(US, THEM)), (waiting, establish(THEM, US))):

@@ -97,8 +97,8 @@ def test_a_final_ack_says_of_which_message_it_is() -> None:
         async with SendingCluster(1801) as cluster:
             cluster.hub.session("n3", SESSION)
             arrive(cluster, 1)
-            fields = {"source_queue_manager": PEER_GUID, "sequence": (SEQUENCE, 5, 1)}
-            raw = packet(77, to="absent", **fields)
+            place = (SEQUENCE, 5, 1)
+            raw = packet(77, to="absent", sequence=place, source_queue_manager=PEER_GUID)
             cluster.world.arrive(raw, facts=Facts(1, PEER_GUID, HOST, ()))
             await until(lambda: len(final_acks(cluster.hub.late_messages())) == 2)
             _, second = final_acks(cluster.hub.late_messages())
