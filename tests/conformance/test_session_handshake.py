@@ -264,6 +264,11 @@ def test_initiator_proposes_eight_round_trips(round_trip_ms: int, timeout_ms: in
     driven.feed(establish(US, THEM, (int(NOW * 1000) - round_trip_ms) & 0xFFFF_FFFF))
     assert driven.out() == [ConnectionParameters(timeout_ms, 30_000, 33)]
     assert driven.state() is SessionState.WAITING_CPR_MSG
+    # AckWaitTimeout allows for the configured round trip (note <51>).
+    slow = initiator(SessionConfig(ack_wait_timeout_ms=30_000, round_trip_delay_ms=1_000))
+    slow.out()
+    slow.feed(establish(US, THEM, (int(NOW * 1000) - round_trip_ms) & 0xFFFF_FFFF))
+    assert slow.out() == [ConnectionParameters(timeout_ms, 31_000, 64)]
     # The clock may have passed 2^32 ms since the request.
     wrapped = recoverable_ack_send_timeout_ms(-round_trip_ms & 0xFFFF_FFFF, 0.0)
     assert wrapped == timeout_ms
@@ -286,6 +291,9 @@ def test_acceptor_adopts_and_echoes_the_parameters() -> None:
     assert driven.closed() is None
     driven.wait(0.2)
     assert driven.closed() is CloseReason.ACK_TIMEOUT
+    driven = open_acceptor(window=1)
+    driven.offer(1, 2)
+    assert len(driven.out()) == 1
     driven = open_acceptor(recoverable_ack_timeout_ms=700, ack_timeout_ms=40_000)
     driven.feed(message(1))
     assert driven.session.next_timer() == NOW + 0.7

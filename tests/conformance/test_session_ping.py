@@ -61,10 +61,13 @@ def test_rc_marks_an_initiator_that_is_no_server(is_server_class: bool) -> None:
 
 @pytest.mark.spec("QB-3.1.7.7-01", "QB-2.2.7-04", "QB-2.2.7-06", "QB-2.2.7-07")
 @pytest.mark.parametrize("is_accepting", [False, True])
-def test_answers_repeat_the_cookie_and_say_whether_we_refuse(is_accepting: bool) -> None:
-    request = write_ping(Ping(0xFFFF_FFFF, THEM, is_client_class=True))
+@pytest.mark.parametrize("is_client", [False, True])
+def test_answers_repeat_the_cookie_and_say_whether_we_refuse(
+    is_accepting: bool, is_client: bool
+) -> None:
+    request = write_ping(Ping(0xFFFF_FFFF, THEM, is_client_class=is_client))
     response = read(answer_ping(request, US, is_accepting=is_accepting))
-    assert response == Ping(0xFFFF_FFFF, US, is_client_class=True, is_refused=not is_accepting)
+    assert response == Ping(0xFFFF_FFFF, US, is_client_class=is_client, is_refused=not is_accepting)
 
 
 @pytest.mark.spec("QB-3.1.7.6-02", "QB-3.1.7.8-01", "QB-2.2.7-06")

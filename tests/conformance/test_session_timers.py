@@ -148,6 +148,14 @@ def test_ack_wait_closes_when_nothing_arrives(remote: bytes, period: int) -> Non
     accepted.offer(1, 1)
     accepted.out()
     assert accepted.session.next_timer() == NOW + 20
+    # AckWaitTimeout is what was agreed on.
+    for agreed, wanted in (
+        (open_acceptor(ack_timeout_ms=40_000), 40),
+        (open_initiator(SessionConfig(ack_wait_timeout_ms=30_000), remote=remote), 1.5 * period),
+    ):
+        agreed.offer(1, 1)
+        agreed.out()
+        assert agreed.session.next_timer() == NOW + wanted
     # Something had arrived since the session began: the first expiry only clears ReceivedAck.
     driven.wait(period)
     assert driven.closed() is None

@@ -266,6 +266,8 @@ def test_heads_of_requests_and_answers() -> None:
     assert bytes(raw) == bytes.fromhex("0500 0700 00000000 00000000") + b"c" * 16 + bytes(4)
     raw[8:12] = b"\xff" * 4
     assert this.unmarshal(bytes(raw)) == ([OrpcThis(b"c" * 16)], 32)
+    raw[4:8] = b"\1\2\3\4"
+    assert this.unmarshal(bytes(raw)) == ([OrpcThis(b"c" * 16, flags=0x0403_0201)], 32)
     assert that.marshal([None]) == bytes(8)
     version = Listed((COM_VERSION,))
     assert version.marshal([(5, 0x0107)]) == bytes.fromhex("0500 0701")
