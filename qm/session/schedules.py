@@ -1,6 +1,7 @@
-"""The timers of transactional messages, which outlive sessions [MS-MQQB 3.1.2.6, 3.1.2.7].
+"""The timers of transactional messages [MS-MQQB 3.1.2.6, 3.1.2.7].
 
-Both are kept by the leader, one per sequence, and start empty after a change of leader.
+Both are kept by the leader, one per sequence, and start empty after a change of leader; that of
+resending starts anew with each session, too.
 """
 
 from abc import ABC, abstractmethod
@@ -99,6 +100,11 @@ class ResendSchedule:
     def stop(self) -> None:
         """Nothing transactional is left, or the session is gone [MS-MQQB 3.1.5.9]."""
         self._due = None
+
+    def begin_session(self, now: float) -> None:
+        """Start anew, as everything of TxOutgoingSequence but LastAck does [MS-MQQB 3.1.3.2]."""
+        self._index, self._due = 0, None
+        self.time_of_last_ack, self.last_ack_count = now, 0
 
 
 class OrderAckSchedule(ABC):

@@ -261,6 +261,7 @@ class QueueSender(LinkOwner):
 
     @override
     def on_connected(self, connection: SharedConnection) -> None:
+        self.resend.begin_session(self._context.clock())
         self._driver.on_connected(connection)
 
     @override

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,6 +54,10 @@ def last_status(cluster: SendingCluster, queue: int) -> ConnectionStatus | None:
     return report.connection_history[-1].status
 
 
+def has_packets(peer: Peer, count: int) -> bool:
+    return len(peer.raw) == count
+
+
 def state(cluster: SendingCluster, queue: int) -> OutgoingState | None:
     report = cluster.manager.report(queue)
     return None if report is None else report.state
@@ -75,6 +80,30 @@ def test_a_peer_that_does_not_run_is_tried_again() -> None:
                 await cluster.retry(queue)
                 await until(lambda: not cluster.waiting(queue))
                 assert peer.bodies == [0, 1, 2]
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.3.2-03")
+def test_a_new_session_resends_from_the_first_interval() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            peer.is_order_acking = False
+            queue = cluster.send(peer.address, 1, is_transactional=True)
+            await until(lambda: len(peer.raw) == 1)
+            for count in (2, 3, 4):
+                cluster.advance(31)
+                await until(partial(has_packets, peer, count))
+            peer.cut()
+            await until(lambda: state(cluster, queue) is OutgoingState.DISCONNECTED)
+            await cluster.retry(queue)
+            await until(lambda: len(peer.raw) == 5)
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert (report.eod_resend_count, report.eod_resend_interval_s) == (0, 30)
+            assert report.eod_last_ack_count == 0
+            cluster.advance(31)
+            await until(lambda: len(peer.raw) == 6)
 
     run(scenario())
 
