@@ -307,6 +307,7 @@ class QueueSender(LinkOwner):
             self._take_back(dispatched, packed)
         if packed.keys and packed.has_transactional:
             self.resend.sent(self._context.clock())
+            self._context.timers.watch(self)
         if packed.traced:
             self._report(packed.traced)
         self._count("sent", len(packed.keys))

@@ -84,6 +84,24 @@ def test_a_peer_that_does_not_run_is_tried_again() -> None:
     run(scenario())
 
 
+def test_what_a_second_session_sent_is_sent_again_without_an_order_ack() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            peer.is_order_acking = False
+            queue = cluster.send(peer.address, 1, is_transactional=True)
+            await until(partial(has_packets, peer, 1))
+            peer.cut()
+            await cluster.retry(queue)
+            await until(partial(has_packets, peer, 2))
+            await settled()
+            cluster.advance(31)
+            await until(partial(has_packets, peer, 3))
+            peer.send_order_ack()
+            await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
 @pytest.mark.spec("QB-3.1.3.2-03")
 def test_a_new_session_resends_from_the_first_interval() -> None:
     async def scenario() -> None:
@@ -102,6 +120,8 @@ def test_a_new_session_resends_from_the_first_interval() -> None:
             assert report is not None
             assert (report.eod_resend_count, report.eod_resend_interval_s) == (0, 30)
             assert report.eod_last_ack_count == 0
+            await until(lambda: state(cluster, queue) is OutgoingState.CONNECTED)
+            await settled()
             cluster.advance(31)
             await until(lambda: len(peer.raw) == 6)
 
