@@ -82,7 +82,7 @@ SLOW := tests/chart tests/console tests/drills tests/kubernetes tests/spark
 CLAIMS := build/claims
 unit: setup  ## run all tests but the slow suites
 	rm -rf $(CLAIMS)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --spec-outcomes $(CLAIMS) tests $(addprefix --ignore=,$(SLOW) $(PROCESSES))
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --spec-outcomes $(CLAIMS) tests $(addprefix --ignore=,$(SLOW) $(PROCESSES))
 	$(BIN)/python -m pytest -q --spec-outcomes $(CLAIMS) $(PROCESSES)
 
 ledger: unit  ## add up the ledger of catalogue rows from the outcomes of `make unit`
