@@ -166,11 +166,19 @@ def test_rates_are_of_two_readings(qm: Qm) -> None:
             pass
 
 
+INTERRUPTIBLE = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("qm", run_name="__main__", alter_sys=True)
+"""
+"""Where tests run in the background of a shell, processes begin with SIGINT ignored."""
+
+
 @contextmanager
 def watching(qm: Qm, *arguments: str) -> Iterator[Iterator[Any]]:
     """Run it as a process; yield what it prints, one reading after another."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "qm", *arguments],
+        [sys.executable, "-c", INTERRUPTIBLE, *arguments],
         env=qm.environment,
         stdout=subprocess.PIPE,
         text=True,

@@ -54,7 +54,10 @@ from qm.session import (
 from qm.store.bodies.body_places import BodyDamaged, BodyPlace, BodyPlaces, Packets
 from qm.store.codec import decode_entry, encode_stamp
 from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck, write_final_ack, write_order_ack
-from qm.wire.packets.internal import parse_establish_connection
+from qm.wire.packets.internal import (
+    ESTABLISH_CONNECTION_SIZE_BYTES,
+    parse_establish_connection,
+)
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.identifiers import TxSequenceId
 from raft.batch import BatchBuilder
@@ -504,7 +507,8 @@ class PeerConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.remote_address = ""
         self.arrived = 0
-        self.is_asked = False
+        self.request = b""
+        """What came first."""
         self.released: list[int] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -517,11 +521,11 @@ class PeerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.peer.is_deaf:
             return
-        if not self.is_asked:
-            self.is_asked = True
-            self.peer.asked_for.append(
-                parse_establish_connection(data, 0, len(data))[0].server_guid
-            )
+        if len(self.request) < ESTABLISH_CONNECTION_SIZE_BYTES:
+            self.request += data
+            if len(self.request) >= ESTABLISH_CONNECTION_SIZE_BYTES:
+                asked, _ = parse_establish_connection(self.request, 0, len(self.request))
+                self.peer.asked_for.append(asked.server_guid)
         self.session.receive(data, time.monotonic())
         self.settle()
 
