@@ -1,8 +1,8 @@
 r"""QUEUE_FORMAT [MS-MQMQ 2.2.7] with DL_ID [2.2.9]; OBJECTID and MULTICAST_ID are elsewhere.
 
 In an RPC call a QUEUE_FORMAT is NDR: the 4 bytes below, the union's discriminant again, and
-pointers for its strings. Quorate has no RPC interface, so these bytes are its storage form and are
-not sent to peers:
+pointers for its strings (`qm.rpc.queue_formats`). These bytes are the storage form and are not sent
+to peers:
 
     u8 m_qft, u8 m_SuffixAndFlags, u16 m_reserved     as in the section, little-endian
     then the union's arm, unpadded:

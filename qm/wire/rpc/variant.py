@@ -1,8 +1,8 @@
 """PROPVARIANT [MS-MQMQ 2.2.13], counted arrays [2.2.16], VARIANT_BOOL [2.2.14] and BLOB [2.2.15].
 
 In an RPC call a PROPVARIANT is NDR: the 8 bytes below, the union's discriminant again, and pointers
-for CLSID, LPWSTR, BLOB and every array. Quorate has no RPC interface, so these bytes are its
-storage form and are not sent to peers:
+for CLSID, LPWSTR, BLOB and every array (`qm.rpc.variants`). These bytes are the storage form, and
+are not sent to peers:
 
     u16 vt, u8 wReserved1, u8 wReserved2, u32 wReserved3    as in the section, little-endian
     then the union's arm, unpadded:
