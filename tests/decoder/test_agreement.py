@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qm.wire import (
@@ -90,7 +90,7 @@ def test_both_refuse_the_truncated_vector() -> None:
     assert not accepts_decoder(read_vector(name))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=300)
 @given(packet=strategies.packets)
 def test_both_read_the_same_in_generated_packets(packet: Packet) -> None:
     raw = write_packet(packet)
@@ -114,7 +114,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(raw[:cut] if cut < 0 else raw + bytes(cut))
 
 
-@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=600)
 @given(raw=damaged())
 def test_both_refuse_the_same_damage(raw: bytes) -> None:
     assert accepts_codec(raw) == accepts_decoder(raw)
@@ -131,7 +131,7 @@ def test_both_refuse_the_same_damage(raw: bytes) -> None:
             parse_user_message(raw, 0, len(raw))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=100)
 @given(message=strategies.user_messages, soap=strategies.soap_headers, data=st.data())
 def test_both_read_soap_and_lists_in_either_order(
     message: UserMessage, soap: SoapHeader, data: st.DataObject
@@ -144,7 +144,7 @@ def test_both_read_soap_and_lists_in_either_order(
     check_agreement(swapped, parse_packet(swapped, 0, len(swapped))[0])
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=100)
 @given(message=strategies.user_messages, surplus=st.integers(4, 40))
 def test_both_read_a_body_with_room_to_grow(message: UserMessage, surplus: int) -> None:
     properties = msgspec.structs.replace(message.properties, allocation_surplus_bytes=surplus)

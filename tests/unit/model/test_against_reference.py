@@ -276,8 +276,7 @@ class Both:
 @given(st.booleans(), st.lists(steps, max_size=40))
 @settings(
     max_examples=SEQUENCES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow],
 )
 def test_they_agree_after_every_command(forgets: bool, plan: list[tuple[str, ...]]) -> None:
     both = Both(forgets)

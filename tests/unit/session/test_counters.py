@@ -55,7 +55,7 @@ class NaiveReceiver:
         max_size=40,
     )
 )
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=300, derandomize=True)
 def test_cursors_against_rows(steps: list[tuple[str, list[int] | int]]) -> None:
     cursors, naive = ReceiveCursors(), NaiveReceiver()
     for verb, argument in steps:
@@ -165,7 +165,7 @@ def test_persisted_before_received() -> None:
 
 
 @given(st.lists(KINDS, min_size=1, max_size=60), st.data())
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=300, derandomize=True)
 def test_window_against_rows(kinds: list[int], data: st.DataObject) -> None:
     """What is released is exactly what the headers named, each once."""
     window = SendWindow()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -92,9 +92,7 @@ class Pair(RuleBasedStateMachine):
 Pair.TestCase.settings = settings(
     max_examples=120,
     stateful_step_count=40,
-    deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 TestPair = Pair.TestCase
 

@@ -101,13 +101,13 @@ def test_one_byte_at_a_time_gives_the_same() -> None:
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True)
 def test_any_cut_gives_the_same(cuts: list[int]) -> None:
     assert run(STREAM, cuts) == WHOLE
 
 
 @given(st.integers(0, len(STREAM) - 1), st.integers(1, 255), st.lists(st.integers(0, len(STREAM))))
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=500, derandomize=True)
 def test_a_flipped_byte_ends_the_session_or_not_but_never_raises(
     at: int, change: int, cuts: list[int]
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_flipped_byte_ends_the_session_or_not_but_never_raises(
 
 
 @given(st.binary(max_size=2000), st.sampled_from(["acceptor", "initiator", "open", "sending"]))
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=500, derandomize=True)
 def test_random_bytes_never_raise(data: bytes, where: str) -> None:
     driven = {
         "acceptor": acceptor,

@@ -57,7 +57,8 @@ def do(state: State, what: str, table: Table, key: Any, extra: object) -> object
 
 @given(st.lists(operations, max_size=40), st.sampled_from([rocks_module.ROW_CACHE_BYTES, 500]))
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_they_agree(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]], cache_bytes: int

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from struct import pack_into
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qm.wire.errors import ProtocolError
@@ -40,13 +40,13 @@ def _damaged(draw: st.DrawFn) -> bytes:
     return bytes(raw[:length])
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250)
 @given(raw=_damaged())
 def test_a_damaged_packet_has_no_reading_or_one(raw: bytes) -> None:
     check_packet(raw)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(packet=strategies.packets, data=st.data())
 def test_a_cut_packet_has_no_reading(packet: Packet, data: st.DataObject) -> None:
     raw = write_packet(packet)
@@ -63,7 +63,7 @@ def test_a_datagram_is_a_ping_or_an_error(raw: bytes) -> None:
     assert (check_ping(raw) is not None) == is_ping
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(raw=_damaged(), start=st.integers(1, 50))
 def test_offsets_count_from_the_packet(raw: bytes, start: int) -> None:
     """The same error, wherever in a buffer the packet is; and the kind never needs more."""

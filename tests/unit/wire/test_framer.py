@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import pack_into
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qm.wire.errors import ProtocolError
@@ -27,7 +27,7 @@ def message(body: bytes = b"body", session: SessionHeader | None = None) -> byte
     return write_packet(UserMessage(header, properties, session=session))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     packets=st.lists(strategies.packets, max_size=5),
     garbage=st.binary(max_size=40),
@@ -48,7 +48,7 @@ def test_cutting_does_not_matter(packets: list[Packet], garbage: bytes, sizes: l
         assert head == (None if one[2] & 0x08 else peek_head(one, 0))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(packets=st.lists(strategies.packets, min_size=1, max_size=4), data=st.data())
 def test_a_broken_packet_ends_the_stream_behind_the_whole_ones(
     packets: list[Packet], data: st.DataObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ from qm.wire.structures.queue_name import (
 )
 from tests.unit.wire import raw, strategies
 
-relaxed = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(max_examples=80)
 
 
 @pytest.mark.spec("MQ-2.2.18-01")

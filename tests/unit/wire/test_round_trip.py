@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qm.wire.headers.base_header import parse_base_header, write_base_header
@@ -64,7 +64,7 @@ STRUCTURES: dict[str, tuple[st.SearchStrategy[Any], Write, Parse]] = {
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_structure_is_read_as_it_was_written(name: str, data: st.DataObject) -> None:
     values, write, parse = STRUCTURES[name]
@@ -85,7 +85,7 @@ def test_provider_info_is_read_as_it_was_written(info: Any) -> None:
     assert parse_provider_info(raw, 0, len(raw)) == (info, len(raw))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(packet=strategies.packets)
 def test_a_packet_is_read_as_it_was_written(packet: Packet) -> None:
     check_io(packet, write_packet(packet))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import pack_into
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -75,7 +75,7 @@ def _pairs(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return raw, bytes(damaged)
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250)
 @given(pair=_pairs())
 @example(pair=(NEIGHBOUR, NEIGHBOUR[:60] + b"\xff" * 4 + NEIGHBOUR[64:]))
 def test_judges_as_the_parser_does(pair: tuple[bytes, bytes]) -> None:
@@ -95,7 +95,7 @@ def test_a_shape_seen_before_is_not_parsed_again() -> None:
     assert judged(judge, NEIGHBOUR) is None
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(data=st.data())
 def test_what_differs_between_like_packets_may_have_any_value(data: st.DataObject) -> None:
     message = data.draw(strategies.user_messages.filter(lambda message: message.session is None))

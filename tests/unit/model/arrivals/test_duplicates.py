@@ -101,7 +101,7 @@ messages = st.tuples(
 
 
 @given(st.lists(st.tuples(messages, st.booleans()), max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_agrees_with_a_set(plan: list[tuple[tuple[bytes, bytes, int, int], bool]]) -> None:
     world, seen = World(), set()
     for message, reopens in plan:
@@ -112,7 +112,7 @@ def test_agrees_with_a_set(plan: list[tuple[tuple[bytes, bytes, int, int], bool]
 
 
 @given(st.lists(messages, min_size=5, max_size=60), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_when_rows_are_written_back_decides_nothing(
     plan: list[tuple[bytes, bytes, int, int]], limit: int
 ) -> None:

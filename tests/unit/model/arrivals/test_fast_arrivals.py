@@ -321,7 +321,7 @@ def test_seals_need_no_judge_and_use_up_no_quota(is_mixed: bool) -> None:
 
 
 @given(batches | streams)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_both_ways_give_the_same_rows_verdicts_and_effects(
     plan: list[list[tuple[dict[str, Any], int]]],
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from qm.model.messages.message import (
     PROVIDER_BASE,
@@ -568,7 +568,6 @@ def test_response_queues(code: int, kind: str, text: str, name: object) -> None:
 
 
 @pytest.mark.spec("DM-3.1.7.1.32-13")
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(user_messages)
 def test_a_message_survives_its_packet(packet: UserMessage) -> None:
     raw = write_user_message(packet)

@@ -38,7 +38,7 @@ def answers(view: LogView, low: int, high: int) -> list[object]:
     ]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(st.lists(STEP, max_size=8))
 def test_both_views_answer_alike(steps: list[tuple[str, int, int]]) -> None:
     log, memory = Log.open(Disk().root, LogConfig(1, 1, segment_bytes=4096)), MemoryLog()

@@ -164,7 +164,6 @@ TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
     max_examples=60,
     stateful_step_count=40,
-    deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
 )
