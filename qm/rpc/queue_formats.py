@@ -1,33 +1,41 @@
-"""QUEUE_FORMAT as a parameter [MS-MQMQ 2.2.7], and the format name that it means."""
+"""QUEUE_FORMAT [MS-MQMQ 2.2.7] as a parameter of calls, and the format name that it means.
 
-from typing import Final
+m_SuffixAndFlags has the suffix in its low half and the flags in its high half (MQ-A25). A direct
+text is written without its suffix, and read with or without it (MQ-A3). A multicast address is its
+four octets in the order of the dotted text, read as a little-endian integer (MQ-A4).
+"""
+
+from ipaddress import IPv4Address
+from typing import Any, Final
 
 import msgspec
 
-from qm.names.direct import AnyDirectName, DirectAddress, DirectProtocol
-from qm.names.errors import QueueNameError
-from qm.names.format_name import SingleFormatName, format_name_text
-from qm.rpc.ndr.types import GUID, U8, U16, U32, Arm, Structure, Union, Unique, WideString
-from qm.wire.enums import QueueFormatType, QueueSuffixType
-from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import Guid
-from qm.wire.rpc.address import MulticastId
-from qm.wire.rpc.queue_format import (
-    DIRECT_TEXT_MAX_CHARS,
-    DOMAIN_TEXT_MAX_CHARS,
-    FLAGS_MASK,
-    SUFFIX_MASK,
-    DlId,
-    QueueFormat,
-    QueueFormatId,
-    name_of_queue_format,
-    queue_format_of_name,
+from qm.names import (
+    ConnectorName,
+    DirectName,
+    DirectSystemName,
+    DistributionListName,
+    MachineName,
+    MulticastName,
+    PrivateName,
+    PublicName,
+    SingleFormatName,
+    SystemQueue,
+    format_name_text,
+    parse_direct_format_name,
 )
-from qm.wire.structures.identifiers import ObjectId
+from qm.names.direct import AnyDirectName, DirectAddress, DirectProtocol
+from qm.names.errors import QueueNameError, excerpt
+from qm.names.format_name import DIRECT_PREFIX, DOMAIN_MAX_CHARS, FORMAT_NAME_MAX_CHARS
+from qm.rpc.ndr.types import GUID, U8, U16, U32, Arm, Structure, Union, Unique, WideString
+from qm.wire.enums import QueueFormatFlags, QueueFormatType, QueueSuffixType
+from qm.wire.guid import Guid
 
-SYSTEM: Final = 0x80
-"""Flag of m_SuffixAndFlags for journals and dead-letter queues."""
-_SYSTEM_SUFFIXES: Final = frozenset({1, 2, 3})
+DIRECT_TEXT_MAX_CHARS: Final = FORMAT_NAME_MAX_CHARS + 1
+DOMAIN_TEXT_MAX_CHARS: Final = DOMAIN_MAX_CHARS + 1
+"""Both include the NUL."""
+_SUFFIX_MASK: Final = 0x0F
+_FLAGS_MASK: Final = 0xF0
 
 
 class PrivateId(msgspec.Struct):
@@ -38,14 +46,14 @@ class PrivateId(msgspec.Struct):
 
 
 class ListId(msgspec.Struct):
-    """DL_ID."""
+    """DL_ID [MS-MQMQ 2.2.9]."""
 
     dl_guid: Guid
     domain: str | None
 
 
 class MulticastAddress(msgspec.Struct):
-    """MULTICAST_ID."""
+    """MULTICAST_ID [MS-MQMQ 2.2.10]."""
 
     address: int
     port: int
@@ -60,8 +68,8 @@ class WireFormat(msgspec.Struct):
     identifier: Arm
 
 
-_PUBLIC, _PRIVATE, _DIRECT, _MACHINE = 1, 2, 3, 4
-_CONNECTOR, _LIST, _MULTICAST, _SUBQUEUE = 5, 6, 7, 8
+_Q: Final = QueueFormatType
+_S: Final = QueueSuffixType
 _TEXT: Final = Unique(WideString(DIRECT_TEXT_MAX_CHARS))
 QUEUE_FORMAT: Final = Structure(
     WireFormat,
@@ -72,23 +80,53 @@ QUEUE_FORMAT: Final = Structure(
         "identifier": Union(
             U8,
             {
-                0: None,
-                _PUBLIC: GUID,
-                _PRIVATE: Structure(PrivateId, {"lineage": GUID, "uniquifier": U32}),
-                _DIRECT: _TEXT,
-                _MACHINE: GUID,
-                _CONNECTOR: GUID,
-                _LIST: Structure(
+                _Q.UNKNOWN: None,
+                _Q.PUBLIC: GUID,
+                _Q.PRIVATE: Structure(PrivateId, {"lineage": GUID, "uniquifier": U32}),
+                _Q.DIRECT: _TEXT,
+                _Q.MACHINE: GUID,
+                _Q.CONNECTOR: GUID,
+                _Q.DL: Structure(
                     ListId,
                     {"dl_guid": GUID, "domain": Unique(WideString(DOMAIN_TEXT_MAX_CHARS))},
                 ),
-                _MULTICAST: Structure(MulticastAddress, {"address": U32, "port": U32}),
-                _SUBQUEUE: _TEXT,
+                _Q.MULTICAST: Structure(MulticastAddress, {"address": U32, "port": U32}),
+                _Q.SUBQUEUE: _TEXT,
             },
         ),
     },
     lambda it: it.kind == it.identifier.tag,
 )
+
+# Beyond the section, JOURNAL is refused for SUBQUEUE, and DEADLETTER for all but the types that
+# name a computer: no format name expresses these.
+_TYPES_OF_SUFFIX: Final[dict[int, frozenset[QueueFormatType]]] = {
+    _S.NONE: frozenset(_Q) - {_Q.UNKNOWN, _Q.MACHINE},
+    _S.JOURNAL: frozenset({_Q.PUBLIC, _Q.PRIVATE, _Q.DIRECT, _Q.MACHINE}),
+    _S.DEADLETTER: frozenset({_Q.DIRECT, _Q.MACHINE}),
+    _S.DEADXACT: frozenset({_Q.DIRECT, _Q.MACHINE}),
+    _S.XACTONLY: frozenset({_Q.CONNECTOR}),
+    _S.SUBQUEUE: frozenset({_Q.SUBQUEUE}),
+}
+_SYSTEM: Final[frozenset[int]] = frozenset({QueueFormatFlags.SYSTEM})
+_NOT_SYSTEM: Final[frozenset[int]] = frozenset({QueueFormatFlags.NOT_SYSTEM})
+_FLAGS_OF_SUFFIX: Final[dict[int, frozenset[int]]] = {
+    _S.NONE: _NOT_SYSTEM,
+    _S.JOURNAL: _SYSTEM,
+    _S.DEADLETTER: _SYSTEM,
+    _S.DEADXACT: _SYSTEM,
+    # The section does not specify the flags of XACTONLY: written as NOT_SYSTEM, read as either.
+    _S.XACTONLY: _NOT_SYSTEM | _SYSTEM,
+    _S.SUBQUEUE: _NOT_SYSTEM,
+}
+_SUFFIX_OF_SYSTEM_QUEUE: Final = {
+    SystemQueue.JOURNAL: _S.JOURNAL,
+    SystemQueue.DEADLETTER: _S.DEADLETTER,
+    SystemQueue.DEADXACT: _S.DEADXACT,
+}
+_SYSTEM_QUEUE_OF_SUFFIX: Final = {
+    suffix: queue for queue, suffix in _SUFFIX_OF_SYSTEM_QUEUE.items()
+}
 
 
 class NotAName(Exception):
@@ -96,51 +134,96 @@ class NotAName(Exception):
 
 
 def name_of(wire: WireFormat) -> SingleFormatName:
-    """Return the format name of a structure. Raises NotAName."""
-    suffix, flags = wire.suffix_and_flags & SUFFIX_MASK, wire.suffix_and_flags & FLAGS_MASK
-    is_system = suffix in _SYSTEM_SUFFIXES
-    if flags != (SYSTEM if is_system else 0):
-        raise NotAName(f"suffix {wire.suffix_and_flags:02X}")
+    """Return the format name of a structure; m_reserved is ignored. Raises NotAName."""
+    suffix, flags = wire.suffix_and_flags & _SUFFIX_MASK, wire.suffix_and_flags & _FLAGS_MASK
+    if wire.kind not in _TYPES_OF_SUFFIX.get(suffix, ()) or flags not in _FLAGS_OF_SUFFIX[suffix]:
+        raise NotAName(f"type {wire.kind} with suffix and flags {wire.suffix_and_flags:02X}")
     try:
-        found = name_of_queue_format(
-            QueueFormat(QueueFormatType(wire.kind), QueueSuffixType(suffix), _identifier(wire))
-        )
-    except (ProtocolError, QueueNameError, ValueOutOfRange, ValueError, KeyError) as error:
-        raise NotAName(str(error)) from None
-    if found is None:
-        raise NotAName("an unknown queue")
-    return found
+        name = _name(QueueFormatType(wire.kind), QueueSuffixType(suffix), wire.identifier.value)
+        format_name_text(name)  # a group address that is none has no text
+    except QueueNameError as error:
+        raise NotAName(error.reason) from None
+    return name
 
 
-def _identifier(wire: WireFormat) -> QueueFormatId:
-    value = wire.identifier.value
-    if wire.kind in (_DIRECT, _SUBQUEUE):
-        if value is None:
-            raise NotAName("a direct name without its text")
-        return str(value)
-    if isinstance(value, PrivateId):
-        return ObjectId(value.lineage, value.uniquifier)
-    if isinstance(value, ListId):
-        return DlId(value.dl_guid, value.domain or "")
-    if isinstance(value, MulticastAddress):
-        return MulticastId(value.address.to_bytes(4, "little"), value.port)
-    return bytes(value) if value is not None else None
+def _name(kind: QueueFormatType, suffix: QueueSuffixType, value: Any) -> SingleFormatName:
+    match kind:
+        case QueueFormatType.PUBLIC:
+            return PublicName(value, suffix is QueueSuffixType.JOURNAL)
+        case QueueFormatType.PRIVATE:
+            return PrivateName(value.lineage, value.uniquifier, suffix is QueueSuffixType.JOURNAL)
+        case QueueFormatType.MACHINE:
+            return MachineName(value, _SYSTEM_QUEUE_OF_SUFFIX[suffix])
+        case QueueFormatType.CONNECTOR:
+            return ConnectorName(value, suffix is QueueSuffixType.XACTONLY)
+        case QueueFormatType.DL:
+            return DistributionListName(value.dl_guid, value.domain or "")
+        case QueueFormatType.MULTICAST:
+            octets = value.address.to_bytes(4, "little")
+            return MulticastName(str(IPv4Address(octets)), value.port)
+        case _:
+            return _direct_name(value, kind, suffix)
+
+
+def _direct_name(
+    text: str | None, kind: QueueFormatType, suffix: QueueSuffixType
+) -> DirectName | DirectSystemName:
+    """Join a direct text and its suffix, which the text may include already (MQ-A3)."""
+    if text is None:
+        raise NotAName("a direct name without its text")
+    if suffix in _SYSTEM_QUEUE_OF_SUFFIX:
+        ending = f";{_SYSTEM_QUEUE_OF_SUFFIX[suffix].value}"
+        if not text.upper().endswith(ending):
+            text += ending
+    name = parse_direct_format_name(text)
+    implied = format_of(name)
+    # The section allows NONE for a subqueue's type too: there the text is complete.
+    agrees = suffix == implied.suffix_and_flags & _SUFFIX_MASK or (
+        suffix is QueueSuffixType.NONE and kind is QueueFormatType.SUBQUEUE
+    )
+    if implied.kind != kind or not agrees:
+        raise NotAName(f"{excerpt(text)} in a structure of type {kind.name}, suffix {suffix.name}")
+    return name
 
 
 def format_of(name: SingleFormatName) -> WireFormat:
-    """Return the structure of a format name, for clients."""
-    found = queue_format_of_name(name)
-    suffix = int(found.suffix)
-    value: object = found.identifier
-    if isinstance(value, ObjectId):
-        value = PrivateId(value.lineage, value.uniquifier)
-    elif isinstance(value, DlId):
-        value = ListId(value.dl_guid, value.domain or None)
-    elif isinstance(value, MulticastId):
-        value = MulticastAddress(int.from_bytes(value.octets, "little"), value.port)
-    flags = SYSTEM if suffix in _SYSTEM_SUFFIXES else 0
-    kind = int(found.format_type)
-    return WireFormat(kind, suffix | flags, 0, Arm(kind, value))
+    """Return the structure of a format name.
+
+    Raises FormatNameError for a value without a text.
+    """
+    text = format_name_text(name).removeprefix(DIRECT_PREFIX)
+    match name:
+        case PublicName():
+            return _format(_Q.PUBLIC, _journal_or_none(name.journal), name.guid)
+        case PrivateName():
+            identifier = PrivateId(name.guid, name.number)
+            return _format(_Q.PRIVATE, _journal_or_none(name.journal), identifier)
+        case DirectSystemName():
+            suffix = _SUFFIX_OF_SYSTEM_QUEUE[name.system_queue]
+            return _format(_Q.DIRECT, suffix, text.rpartition(";")[0])
+        case DirectName(subqueue=None):
+            bare = text.rpartition(";")[0] if name.journal else text
+            return _format(_Q.DIRECT, _journal_or_none(name.journal), bare)
+        case DirectName():
+            return _format(_Q.SUBQUEUE, _S.SUBQUEUE, text)
+        case MachineName():
+            return _format(_Q.MACHINE, _SUFFIX_OF_SYSTEM_QUEUE[name.system_queue], name.guid)
+        case ConnectorName():
+            return _format(_Q.CONNECTOR, _S.XACTONLY if name.transactional else _S.NONE, name.guid)
+        case DistributionListName():
+            return _format(_Q.DL, _S.NONE, ListId(name.guid, name.domain or None))
+        case MulticastName():
+            address = int.from_bytes(IPv4Address(name.address).packed, "little")
+            return _format(_Q.MULTICAST, _S.NONE, MulticastAddress(address, name.port))
+
+
+def _journal_or_none(journal: bool) -> QueueSuffixType:
+    return QueueSuffixType.JOURNAL if journal else QueueSuffixType.NONE
+
+
+def _format(kind: QueueFormatType, suffix: QueueSuffixType, value: object) -> WireFormat:
+    flags = min(_FLAGS_OF_SUFFIX[suffix])
+    return WireFormat(int(kind), suffix | flags, 0, Arm(int(kind), value))
 
 
 def text_of(wire: WireFormat) -> str:

@@ -57,7 +57,7 @@ class VariantBool(Type[bool]):
 
 _SCALARS: Final[dict[VarType, Type[Any]]] = {
     VarType.I2: I16,
-    VarType.I4: I32,
+    VarType.I4: I32,  # also in CAL, whose elements the text calls unsigned (MQ-A23)
     VarType.BOOL: VariantBool(),
     VarType.I1: SMALL,
     VarType.UI1: U8,

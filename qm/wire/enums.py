@@ -46,15 +46,6 @@ class QueueFormatFlags(IntEnum):
     SYSTEM = 0x80
 
 
-class AddressType(IntEnum):
-    """*_ADDRESS_TYPE [MS-MQMQ 2.2.4]: what a TA_ADDRESS holds; 4 is undefined."""
-
-    IP = 0x0001
-    IP_RAS = 0x0002
-    IPX = 0x0003
-    FOREIGN = 0x0005
-
-
 class VarType(IntEnum):
     """VT_* [MS-MQMQ 2.2.12]: the scalar types of a PROPVARIANT, and the bit that makes an array."""
 

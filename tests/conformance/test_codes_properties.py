@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qm.wire.enums import ConnectionStatus, VarType
-from qm.wire.rpc.property_id import (
+from qm.wire.property_id import (
     PROPERTY_KINDS,
     Bits,
     Choices,

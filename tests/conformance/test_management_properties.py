@@ -18,7 +18,7 @@ from qm.rpc.remote_management.interface import QMMGMT, InfoIn, ManagementObject
 from qm.rpc.remote_management.properties import NULL, outgoing_property, queue_property
 from qm.rpc.variants import Variant
 from qm.wire.enums import VarType
-from qm.wire.rpc.property_id import (
+from qm.wire.property_id import (
     Choices,
     MachineManagementProperty,
     Property,
@@ -229,6 +229,17 @@ def test_each_figure_of_what_is_sent_has_a_number_of_its_own() -> None:
     }
     for one, value in expected.items():
         assert outgoing_property(info, link, one.number) == Variant(one.value.vartype, value)
+
+
+@pytest.mark.spec("MQ-2.2.5-01", "MQ-2.2.5.1-01", "MQ-2.2.5.1-02")
+def test_a_place_is_a_sequence_a_number_and_the_one_before_it() -> None:
+    high = 1 << 64
+    for sequence, number, before in ((-2, 7, 6), (1, 0xFFFF_FFFF, 0xFFFF_FFFE), (-high // 2, 1, 0)):
+        place = SequencePlace(sequence % high, number, before)
+        for one in ("last_ack", "first_non_ack", "last_non_ack", "next_seq"):
+            info = msgspec.structs.replace(a_queue_to_elsewhere(), **{f"eod_{one}": place})
+            found = outgoing_property(info, None, Q[f"EOD_{one.upper()}"].number)
+            assert found == Variant(VarType.BLOB, pack("<qII", sequence, number, before))
 
 
 @pytest.mark.spec("MQ-2.3.12.24-01")

@@ -22,7 +22,7 @@ from qm.names.guid import guid_text
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
-from qm.wire.rpc.property_id import Choices, QueueProperty
+from qm.wire.property_id import Choices, QueueProperty
 from tests.conformance.test_model_cursors import Keys
 from tests.unit.model.test_delivery import ELSEWHERE, JOURNALED, TRANSACTIONAL, Sender
 from tests.unit.model.world import OWN, PEER, World, direct, packet, request

@@ -22,8 +22,8 @@ from qm.names.guid import guid_text
 from qm.node.config.schema import API_PORT
 from qm.pb import control_pb2
 from qm.wire.codes import ErrorCode
-from qm.wire.rpc.property_id import MachineManagementProperty
-from qm.wire.rpc.property_id import QueueManagementProperty as Property
+from qm.wire.property_id import MachineManagementProperty
+from qm.wire.property_id import QueueManagementProperty as Property
 from tests.cluster.harness import cluster, make_queue_manager, run
 from tests.conformance.mqac_reads import send
 from tests.conformance.mqac_world import (

@@ -30,8 +30,8 @@ from qm.client.mqac.constants import (
 from qm.client.mqac.manager import Management
 from qm.pb import control_pb2 as pb
 from qm.wire.codes import ErrorCode
-from qm.wire.rpc.property_id import MachineManagementProperty
-from qm.wire.rpc.property_id import QueueManagementProperty as Property
+from qm.wire.property_id import MachineManagementProperty
+from qm.wire.property_id import QueueManagementProperty as Property
 from tests.conformance.mqac_reads import send
 from tests.conformance.mqac_world import SEND, fails, info_of, made, opened, serving
 

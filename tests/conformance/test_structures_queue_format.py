@@ -1,5 +1,6 @@
-"""QUEUE_FORMAT with its types, suffixes and arms (MS-MQMQ 2.2.6, 2.2.7, 2.2.9, 2.2.11)."""
+"""QUEUE_FORMAT with its types, suffixes and arms (MS-MQMQ 2.2.6 to 2.2.11) in calls."""
 
+from struct import pack, unpack_from
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from qm.names import (
     MultipleElementName,
     PrivateName,
     PublicName,
+    SingleFormatName,
     SystemQueue,
     parse_format_name,
 )
@@ -32,57 +34,12 @@ from qm.rpc.queue_formats import (
     name_of,
 )
 from qm.wire.enums import QueueFormatFlags, QueueFormatType, QueueSuffixType
-from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.rpc.address import MulticastId
-from qm.wire.rpc.queue_format import (
-    DlId,
-    QueueFormat,
-    name_of_queue_format,
-    parse_queue_format,
-    queue_format_of_name,
-    write_queue_format,
-)
-from qm.wire.structures.identifiers import ObjectId
 
-Q, S = QueueFormatType, QueueSuffixType
+Q = QueueFormatType
+S = QueueSuffixType
 GUID = bytes(range(0xA0, 0xB0))
 TEXT = "A3A2A1A0-A5A4-A7A6-A8A9-AAABACADAEAF"
-
-
-def stored_text(text: str) -> bytes:
-    """A counted string of the storage form (qm.wire.rpc.counted)."""
-    return (len(text) + 1).to_bytes(4, "little") + (text + "\0").encode("utf-16-le")
-
-
-DIRECT = stored_text("OS:host\\q")
-SYSTEM = stored_text("OS:host\\SYSTEM$")
-SUBQUEUE = stored_text("OS:host\\q;sub")
-ARM = {
-    Q.UNKNOWN: b"",
-    Q.PUBLIC: GUID,
-    Q.PRIVATE: GUID + b"\x0f\0\0\0",
-    Q.DIRECT: DIRECT,
-    Q.MACHINE: GUID,
-    Q.CONNECTOR: GUID,
-    Q.DL: GUID + stored_text("corp.example"),
-    Q.MULTICAST: b"\xea\x01\x02\x03\x41\x1f\0\0",
-    Q.SUBQUEUE: SUBQUEUE,
-}
-
-
-def parse(raw: bytes) -> QueueFormat:
-    value, after = parse_queue_format(b"\xee" + raw + b"\xee", 1, 1 + len(raw))
-    assert after == 1 + len(raw)
-    return value
-
-
-def faulty_field(raw: bytes) -> str | None:
-    """The field that a structure is refused for; None when it is read."""
-    try:
-        parse(raw)
-    except ProtocolError as error:
-        return error.field
-    return None
+QUEUE, SUBQUEUE, SYSTEM = "OS:host\\q", "OS:host\\q;sub", "OS:host\\SYSTEM$"
 
 
 class Held(msgspec.Struct):
@@ -90,43 +47,58 @@ class Held(msgspec.Struct):
 
 
 PARAMETER = Parameters(Held, {"format": QUEUE_FORMAT})
+
+
+def text(value: str) -> bytes:
+    """What a pointer to a string points to: its size twice, with an offset, and its characters."""
+    return pack("<III", len(value) + 1, 0, len(value) + 1) + (value + "\0").encode("utf-16-le")
+
+
+ARM: dict[QueueFormatType, tuple[bytes, str | None]] = {
+    Q.UNKNOWN: (b"", None),
+    Q.PUBLIC: (GUID, None),
+    Q.PRIVATE: (GUID + b"\x0f\0\0\x80", None),
+    Q.DIRECT: (b"", QUEUE),
+    Q.MACHINE: (GUID, None),
+    Q.CONNECTOR: (GUID, None),
+    Q.DL: (GUID, "corp.example"),
+    Q.MULTICAST: (b"\xea\x01\x02\x03\x41\x1f\0\0", None),
+    Q.SUBQUEUE: (b"", SUBQUEUE),
+}
+"""Of each type: its members, and the text that its pointer names."""
 VALUE: dict[QueueFormatType, Any] = {
     Q.UNKNOWN: None,
     Q.PUBLIC: GUID,
-    Q.PRIVATE: PrivateId(GUID, 0xF),
-    Q.DIRECT: "OS:host\\q",
+    Q.PRIVATE: PrivateId(GUID, 0x8000_000F),
+    Q.DIRECT: QUEUE,
     Q.MACHINE: GUID,
     Q.CONNECTOR: GUID,
     Q.DL: ListId(GUID, "corp.example"),
     Q.MULTICAST: MulticastAddress(0x0302_01EA, 8001),
-    Q.SUBQUEUE: "OS:host\\q;sub",
+    Q.SUBQUEUE: SUBQUEUE,
 }
-"""Arms as calls carry them."""
-IN_CALL = {
-    **ARM,
-    Q.DIRECT: b"",
-    Q.SUBQUEUE: b"",
-    Q.DL: GUID,
-}
-"""What the bytes of an arm begin with in a call; texts stand behind all that points to them."""
+"""The same as values."""
 
 
-def is_carried(text: str, head: bytes) -> None:
-    """Check that a call's parameter for this name begins as the storage form does."""
-    name = parse_format_name(text)
-    assert not isinstance(name, MultipleElementName)
-    stub = PARAMETER.marshal(Held(format_of(name)))
-    assert stub[:4] == head[:4]
-    assert stub[4] == head[0], "the type once more"
-    found, end = PARAMETER.unmarshal(stub[:2] + b"\xff\xff" + stub[4:])
-    assert (name_of(found.format), end) == (name, len(stub))
-    assert is_refused_as_parameter(stub[:1] + bytes([stub[1] ^ 0x40]) + stub[2:])
-    for number in (0, 9, 0xFF):
-        assert is_refused_as_parameter(bytes([number]) + stub[1:4] + bytes([number]) + stub[5:])
+def stub_of(kind: int, octet: int, members: bytes, pointed_to: str | None = None) -> bytes:
+    """A parameter: m_qft, m_SuffixAndFlags, m_reserved, m_qft again, the arm, and its text."""
+    raw = bytes((kind, octet, 0, 0, kind, 0, 0, 0)) + members
+    return raw if pointed_to is None else raw + pack("<I", 1) + text(pointed_to)
 
 
-def is_refused_as_parameter(stub: bytes) -> bool:
-    """Whether no name is read from a call's parameter."""
+def of_type(kind: QueueFormatType, octet: int, pointed_to: str | None = None) -> bytes:
+    members, its_text = ARM[kind]
+    return stub_of(kind, octet, members, pointed_to if pointed_to is not None else its_text)
+
+
+def read(stub: bytes) -> SingleFormatName:
+    found, end = PARAMETER.unmarshal(stub)
+    assert end == len(stub)
+    return name_of(found.format)
+
+
+def is_refused(stub: bytes) -> bool:
+    """Whether no name is read from a parameter."""
     try:
         name_of(PARAMETER.unmarshal(stub)[0].format)
     except (BadStub, NotAName):
@@ -134,63 +106,75 @@ def is_refused_as_parameter(stub: bytes) -> bool:
     return False
 
 
-def accepted_as_parameter(suffix_and_flags: int, **other: str) -> set[int]:
-    """The types of which a call's parameter with this m_SuffixAndFlags is a name."""
-    found = set()
-    for kind, value in (VALUE | {Q[name]: text for name, text in other.items()}).items():
-        stub = PARAMETER.marshal(Held(WireFormat(kind, suffix_and_flags, 0, Arm(kind, value))))
-        if not is_refused_as_parameter(stub):
-            found.add(int(kind))
+def single(name: str) -> SingleFormatName:
+    found = parse_format_name(name)
+    assert not isinstance(found, MultipleElementName)
     return found
 
 
-def accepted(suffix_and_flags: int, arm: dict[QueueFormatType, bytes] | None = None) -> set[int]:
-    """The types that are read with this m_SuffixAndFlags."""
-    found = set()
-    for kind, body in {**ARM, **(arm or {})}.items():
-        field = faulty_field(bytes((kind, suffix_and_flags, 0, 0)) + body)
-        assert field in (None, "QUEUE_FORMAT.m_SuffixAndFlags")
-        if field is None:
-            found.add(kind.value)
-    return found
+def is_alike(stub: bytes, other: bytes) -> bool:
+    """Whether two parameters are the same but for what their pointer is called."""
+    at = {Q.DIRECT: 8, Q.SUBQUEUE: 8, Q.DL: 24}.get(QueueFormatType(stub[0]))
+    if at is not None and bytes(4) not in (stub[at : at + 4], other[at : at + 4]):
+        stub, other = (raw[:at] + raw[at + 4 :] for raw in (stub, other))
+    return stub == other
+
+
+def check(name: SingleFormatName, stub: bytes) -> None:
+    """Check that a name is written as these bytes, and read from them and from nothing less."""
+    assert is_alike(PARAMETER.marshal(Held(format_of(name))), stub)
+    assert read(stub) == name
+    for size in range(len(stub)):
+        assert is_refused(stub[:size])
+    # m_reserved and the union's padding are not looked at.
+    assert read(stub[:2] + b"\xff\xff" + stub[4:5] + b"\xff\xff\xff" + stub[8:]) == name
+    # The type is one of nine, and stands there twice.
+    for number in (9, 0xFF, stub[0] ^ 1):
+        assert is_refused(stub[:4] + bytes([number]) + stub[5:])
+        assert is_refused(bytes([number]) + stub[1:])
+    for number in (0, 9, 0xFF):
+        assert is_refused(bytes([number]) + stub[1:4] + bytes([number]) + stub[5:])
+
+
+def accepted(octet: int, direct: str = QUEUE) -> set[int]:
+    """The types of which a parameter with this m_SuffixAndFlags is a name."""
+    texts = {Q.DIRECT: direct}
+    return {int(kind) for kind in Q if not is_refused(of_type(kind, octet, texts.get(kind)))}
+
+
+NAMES = {
+    f"PUBLIC={TEXT}": of_type(Q.PUBLIC, 0x00),
+    f"PUBLIC={TEXT};JOURNAL": of_type(Q.PUBLIC, 0x81),
+    f"PRIVATE={TEXT}\\8000000F": of_type(Q.PRIVATE, 0x00),
+    f"PRIVATE={TEXT}\\8000000F;JOURNAL": of_type(Q.PRIVATE, 0x81),
+    "DIRECT=OS:host\\q": of_type(Q.DIRECT, 0x00),
+    "DIRECT=OS:host\\q;JOURNAL": of_type(Q.DIRECT, 0x81),
+    "DIRECT=OS:host\\SYSTEM$;JOURNAL": of_type(Q.DIRECT, 0x81, SYSTEM),
+    "DIRECT=OS:host\\SYSTEM$;DEADLETTER": of_type(Q.DIRECT, 0x82, SYSTEM),
+    "DIRECT=OS:host\\SYSTEM$;DEADXACT": of_type(Q.DIRECT, 0x83, SYSTEM),
+    f"MACHINE={TEXT};JOURNAL": of_type(Q.MACHINE, 0x81),
+    f"MACHINE={TEXT};DEADLETTER": of_type(Q.MACHINE, 0x82),
+    f"MACHINE={TEXT};DEADXACT": of_type(Q.MACHINE, 0x83),
+    f"CONNECTOR={TEXT}": of_type(Q.CONNECTOR, 0x00),
+    f"CONNECTOR={TEXT};XACTONLY": of_type(Q.CONNECTOR, 0x04),
+    f"DL={TEXT}": stub_of(Q.DL, 0x00, GUID + bytes(4)),
+    f"DL={TEXT}@corp.example": of_type(Q.DL, 0x00),
+    "MULTICAST=234.1.2.3:8001": of_type(Q.MULTICAST, 0x00),
+    "DIRECT=OS:host\\q;sub": of_type(Q.SUBQUEUE, 0x05),
+}
 
 
 @pytest.fixture(autouse=True)
 def _what_all_rows_stand_on() -> None:
     """Every kind of name as a structure, and back: the rows share these tables."""
-    for text, raw in {
-        f"PUBLIC={TEXT}": b"\x01\x00\0\0" + GUID,
-        f"PUBLIC={TEXT};JOURNAL": b"\x01\x81\0\0" + GUID,
-        f"PRIVATE={TEXT}\\0000000F": b"\x02\x00\0\0" + ARM[Q.PRIVATE],
-        f"PRIVATE={TEXT}\\0000000F;JOURNAL": b"\x02\x81\0\0" + ARM[Q.PRIVATE],
-        "DIRECT=OS:host\\q": b"\x03\x00\0\0" + DIRECT,
-        "DIRECT=OS:host\\q;JOURNAL": b"\x03\x81\0\0" + DIRECT,
-        "DIRECT=OS:host\\SYSTEM$;DEADLETTER": b"\x03\x82\0\0" + SYSTEM,
-        f"MACHINE={TEXT};DEADXACT": b"\x04\x83\0\0" + GUID,
-        f"CONNECTOR={TEXT}": b"\x05\x00\0\0" + GUID,
-        f"CONNECTOR={TEXT};XACTONLY": b"\x05\x04\0\0" + GUID,
-        f"DL={TEXT}": b"\x06\x00\0\0" + GUID + stored_text(""),
-        "MULTICAST=234.1.2.3:8001": b"\x07\x00\0\0" + ARM[Q.MULTICAST],
-        "DIRECT=OS:host\\q;sub": b"\x08\x05\0\0" + SUBQUEUE,
-    }.items():
-        name = parse_format_name(text)
-        assert not isinstance(name, MultipleElementName)
-        assert write_queue_format(queue_format_of_name(name)) == raw
-        assert name_of_queue_format(parse(raw)) == name
-        is_carried(text, raw)
-    assert DlId(GUID) == DlId(GUID, "")
-    assert QueueFormat(Q.UNKNOWN) == QueueFormat(Q.UNKNOWN, S.NONE, None)
-    with pytest.raises(ValueOutOfRange, match="QUEUE_FORMAT"):
-        write_queue_format(QueueFormat(Q.MACHINE, S.NONE, GUID))
+    for name, stub in NAMES.items():
+        check(single(name), stub)
     # A subqueue's type says enough; the type of a queue does not.
-    assert faulty_field(b"\x08\0\0\0" + SUBQUEUE) is None
-    assert faulty_field(b"\x03\0\0\0" + SUBQUEUE) == "QUEUE_FORMAT"
-    for text in ("O\u017f:host\\q", "OS:host\\" + "q" * 125):
-        assert faulty_field(b"\x03\0\0\0" + stored_text(text)) == "QUEUE_FORMAT"
-    for text in ("OS:" + "h" * 510, "d" * 256):
-        assert faulty_field(b"\x03\0\0\0" + stored_text(text)) == (
-            "QUEUE_FORMAT.m_pDirectID" if len(text) > 512 else "QUEUE_FORMAT"
-        )
+    assert read(of_type(Q.SUBQUEUE, 0x00)) == single("DIRECT=OS:host\\q;sub")
+    assert is_refused(of_type(Q.DIRECT, 0x00, SUBQUEUE))
+    # A text that is no direct name, or too long for one.
+    for wrong in ("O\u017f:host\\q", "OS:host\\" + "q" * 125, "OS:" + "h" * 510, "d" * 256):
+        assert is_refused(of_type(Q.DIRECT, 0x00, wrong))
 
 
 @pytest.mark.spec("MQ-2.2.6-01", "MQ-2.2.7-02")
@@ -207,50 +191,38 @@ def test_m_qft_is_one_of_nine_types() -> None:
         "SUBQUEUE": 8,
     }
     for kind in Q:
-        suffix = {Q.MACHINE: 0x81, Q.SUBQUEUE: 0x05}.get(kind, 0)
-        value = parse(bytes((kind, suffix, 0, 0)) + ARM[kind])
-        assert value.format_type is kind
-        assert write_queue_format(value)[0] == kind
-    for number in range(9, 0x100):
-        assert faulty_field(bytes((number, 0, 0, 0)) + GUID) == "QUEUE_FORMAT.m_qft"
-    # In a call the union repeats it, and has to.
-    stub = PARAMETER.marshal(Held(WireFormat(Q.PUBLIC, 0, 0, Arm(Q.PUBLIC, GUID))))
-    assert not is_refused_as_parameter(stub)
-    assert is_refused_as_parameter(stub[:4] + bytes([Q.CONNECTOR]) + stub[5:])
-    assert is_refused_as_parameter(bytes([Q.CONNECTOR]) + stub[1:])
-
-
-@pytest.mark.spec("MQ-2.2.7-01", "MQ-2.2.7-12")
-def test_the_head_and_the_arms() -> None:
-    identifiers = {
-        Q.UNKNOWN: None,
-        Q.PUBLIC: GUID,
-        Q.PRIVATE: ObjectId(GUID, 0xF),
-        Q.DIRECT: "OS:host\\q",
-        Q.MACHINE: GUID,
-        Q.CONNECTOR: GUID,
-        Q.DL: DlId(GUID, "corp.example"),
-        Q.MULTICAST: MulticastId(b"\xea\x01\x02\x03", 8001),
-        Q.SUBQUEUE: "OS:host\\q;sub",
-    }
-    suffixes = {Q.MACHINE: S.DEADLETTER, Q.SUBQUEUE: S.SUBQUEUE}
-    octets = {Q.MACHINE: 0x82, Q.SUBQUEUE: 0x05}
-    for kind, identifier in identifiers.items():
-        value = QueueFormat(kind, suffixes.get(kind, S.NONE), identifier)
-        raw = bytes((kind, octets.get(kind, 0), 0, 0)) + ARM[kind]
-        assert write_queue_format(value) == raw
-        assert parse(raw) == value
-        for size in range(len(raw)):
-            assert faulty_field(raw[:size]) is not None
-        # A call has the arm behind the repeated type, a text by a pointer.
-        stub = PARAMETER.marshal(Held(WireFormat(kind, raw[1], 0, Arm(kind, VALUE[kind]))))
-        assert stub[:8] == raw[:4] + bytes((kind, 0, 0, 0)) or kind is Q.UNKNOWN
-        assert stub[5:].lstrip(b"\0").startswith(IN_CALL[kind])
-        found, _ = PARAMETER.unmarshal(stub)
-        assert found.format.identifier.value == VALUE[kind]
+        stub = of_type(kind, {Q.MACHINE: 0x81, Q.SUBQUEUE: 0x05}.get(kind, 0))
         if kind is not Q.UNKNOWN:
-            assert name_of(found.format) == name_of_queue_format(value)
-            assert format_of(name_of(found.format)) == found.format
+            assert PARAMETER.marshal(Held(format_of(read(stub))))[0] == kind
+        # The type says which arm follows, and the union repeats it.
+        for other in Q:
+            if other is not kind:
+                assert is_refused(stub[:4] + bytes([other]) + stub[5:])
+                assert is_refused(bytes([other]) + stub[1:])
+    for number in range(9, 0x100):
+        assert is_refused(stub_of(number, 0, GUID))
+    # An unknown queue is read as one, and is no name.
+    assert PARAMETER.unmarshal(of_type(Q.UNKNOWN, 0))[0].format.identifier == Arm(0, None)
+    assert is_refused(of_type(Q.UNKNOWN, 0))
+
+
+@pytest.mark.spec("MQ-2.2.7-01", "MQ-2.2.7-12", "MQ-2.2.8-01", "MQ-2.2.10-01")
+def test_the_head_and_the_arms() -> None:
+    suffixes = {Q.MACHINE: 0x82, Q.SUBQUEUE: 0x05}
+    for kind in Q:
+        raw = of_type(kind, suffixes.get(kind, 0))
+        value = WireFormat(kind, suffixes.get(kind, 0), 0, Arm(kind, VALUE[kind]))
+        stub = PARAMETER.marshal(Held(value))
+        assert is_alike(stub, raw if kind is not Q.UNKNOWN else raw[:5])
+        found, end = PARAMETER.unmarshal(stub)
+        assert (found.format, end) == (value, len(stub))
+        for size in range(len(stub)):
+            with pytest.raises(BadStub):
+                PARAMETER.unmarshal(stub[:size])
+    # From a caller that sends the highest byte first.
+    private = bytes((2, 0, 0, 0, 2, 0, 0, 0)) + bytes.fromhex(TEXT.replace("-", ""))
+    found, _ = PARAMETER.unmarshal(private + b"\x80\0\0\x0f", ">")
+    assert found.format.identifier.value == VALUE[Q.PRIVATE]
 
 
 @pytest.mark.spec("MQ-2.2.7-03")
@@ -259,99 +231,115 @@ def test_the_suffix_is_the_low_half_and_the_flags_are_the_high_half() -> None:
         "NOT_SYSTEM": 0x00,
         "SYSTEM": 0x80,
     }
-    for octet, kind, body, suffix in (
-        (0x00, Q.DIRECT, DIRECT, S.NONE),
-        (0x81, Q.DIRECT, DIRECT, S.JOURNAL),
+    for octet, kind, direct, suffix in (
+        (0x00, Q.DIRECT, None, S.NONE),
+        (0x81, Q.DIRECT, None, S.JOURNAL),
         (0x82, Q.DIRECT, SYSTEM, S.DEADLETTER),
         (0x83, Q.DIRECT, SYSTEM, S.DEADXACT),
-        (0x04, Q.CONNECTOR, GUID, S.XACTONLY),
-        (0x05, Q.SUBQUEUE, SUBQUEUE, S.SUBQUEUE),
+        (0x04, Q.CONNECTOR, None, S.XACTONLY),
+        (0x05, Q.SUBQUEUE, None, S.SUBQUEUE),
     ):
-        raw = bytes((kind, octet, 0, 0)) + body
-        assert parse(raw).suffix is suffix
-        assert write_queue_format(parse(raw)) == raw
+        assert octet & 0x0F == suffix
+        stub = of_type(kind, octet, direct)
+        assert is_alike(PARAMETER.marshal(Held(format_of(read(stub)))), stub)
         for flags in (0x10, 0x20, 0x40, 0x90, 0xF0):
-            wrong = bytes((kind, octet & 0x0F | flags, 0, 0)) + body
-            assert faulty_field(wrong) == "QUEUE_FORMAT.m_SuffixAndFlags"
+            assert is_refused(of_type(kind, octet & 0x0F | flags, direct))
 
 
 @pytest.mark.spec("MQ-2.2.7-04", "MQ-2.2.7-05", "MQ-2.2.7-06", "MQ-2.2.7-07")
 def test_the_types_that_each_suffix_allows() -> None:
-    assert accepted(0x00) == {0, 1, 2, 3, 5, 6, 7, 8}
-    # A call has to name a queue; the type of a subqueue has its own suffix there.
-    assert accepted_as_parameter(0x00) == {1, 2, 3, 5, 6, 7, 8}
-    assert accepted_as_parameter(0x81) == {1, 2, 3, 4}
-    assert accepted_as_parameter(0x80) == accepted_as_parameter(0x01) == set()
-    for suffix in (0x82, 0x83):
-        assert accepted_as_parameter(suffix, DIRECT="OS:host\\SYSTEM$") == {3, 4}
-        assert accepted_as_parameter(suffix & 0x0F, DIRECT="OS:host\\SYSTEM$") == set()
+    # A call has to name a queue: 0 does not. The type of a subqueue says enough.
+    assert accepted(0x00) == {1, 2, 3, 5, 6, 7, 8}
     assert accepted(0x80) == set()
-    # Narrower than the section, as the guide's profile is: 0 and 8 have no journal.
-    assert accepted(0x81) == {1, 2, 3, 4}
-    assert accepted(0x01) == set()
-    for suffix in (0x82, 0x83):
-        assert accepted(suffix, {Q.DIRECT: SYSTEM}) == {3, 4}
-        assert accepted(suffix & 0x0F, {Q.DIRECT: SYSTEM}) == set()
+    # Narrower than the section, as the guide's profile is: 8 has no journal.
+    assert accepted(0x81) == accepted(0x81, SYSTEM) == {1, 2, 3, 4}
+    assert accepted(0x01) == accepted(0x01, SYSTEM) == set()
+    for octet in (0x82, 0x83):
+        assert accepted(octet, SYSTEM) == {3, 4}
+        assert accepted(octet) == {4}
+        assert accepted(octet & 0x0F, SYSTEM) == set()
 
 
 @pytest.mark.spec("MQ-2.2.7-08", "MQ-2.2.7-09")
 def test_the_suffixes_of_one_type() -> None:
-    assert accepted_as_parameter(0x04) == {5}
-    assert accepted_as_parameter(0x05) == {8}
-    assert accepted_as_parameter(0x85) == set()
-    for suffix in range(6, 0x10):
-        assert accepted_as_parameter(suffix) == accepted_as_parameter(suffix | 0x80) == set()
-    assert accepted(0x04) == {5}
-    assert accepted(0x84) == {5}
+    # The section does not say which flags go with it.
+    assert accepted(0x04) == accepted(0x84) == {5}
+    assert read(of_type(Q.CONNECTOR, 0x84)) == ConnectorName(GUID, transactional=True)
+    assert PARAMETER.marshal(Held(format_of(ConnectorName(GUID, transactional=True))))[1] == 0x04
     assert accepted(0x05) == {8}
     assert accepted(0x85) == set()
     for suffix in range(6, 0x10):
         assert accepted(suffix) == accepted(suffix | 0x80) == set()
-    assert write_queue_format(QueueFormat(Q.CONNECTOR, S.XACTONLY, GUID))[1] == 0x04
 
 
 @pytest.mark.spec("MQ-2.2.7-10", "MQ-2.2.7-11")
 def test_m_reserved_is_sent_zero_and_ignored() -> None:
-    value = QueueFormat(Q.PUBLIC, S.NONE, GUID)
-    assert write_queue_format(value) == b"\x01\x00\x00\x00" + GUID
-    assert parse(b"\x01\x00\xff\xff" + GUID) == value
+    for name, stub in NAMES.items():
+        assert PARAMETER.marshal(Held(format_of(single(name))))[2:4] == bytes(2)
+        for reserved in (b"\xff\xff", b"\x01\x00", b"\x00\x80"):
+            assert read(stub[:2] + reserved + stub[4:]) == single(name)
 
 
 @pytest.mark.spec("MQ-2.2.7-13")
 def test_the_direct_string_has_no_prefix() -> None:
-    name = parse_format_name("DIRECT=OS:host\\q")
+    name = single("DIRECT=OS:host\\q")
     assert isinstance(name, DirectName)
-    assert queue_format_of_name(name) == QueueFormat(Q.DIRECT, S.NONE, "OS:host\\q")
-    assert name_of_queue_format(parse(b"\x03\0\0\0" + DIRECT)) == name
-    with_prefix = parse(b"\x03\0\0\0" + stored_text("DIRECT=OS:host\\q"))
-    assert name_of_queue_format(with_prefix) == name
-    for text in ("", "q", "PUBLIC=" + TEXT, "UDP:host\\q"):
-        assert faulty_field(b"\x03\0\0\0" + stored_text(text)) == "QUEUE_FORMAT"
+    assert format_of(name) == WireFormat(Q.DIRECT, 0, 0, Arm(Q.DIRECT, "OS:host\\q"))
+    assert read(of_type(Q.DIRECT, 0)) == name
+    assert read(of_type(Q.DIRECT, 0, "DIRECT=OS:host\\q")) == name
+    for wrong in ("", "q", "PUBLIC=" + TEXT, "UDP:host\\q"):
+        assert is_refused(of_type(Q.DIRECT, 0, wrong))
+    # A suffix that the text has already agrees with the structure's.
+    journal = single("DIRECT=OS:host\\q;JOURNAL")
+    assert format_of(journal).identifier.value == "OS:host\\q"
+    for spelled in ("OS:host\\q;JOURNAL", "OS:host\\q;journal"):
+        assert read(of_type(Q.DIRECT, 0x81, spelled)) == journal
+        assert is_refused(of_type(Q.DIRECT, 0x00, spelled))
+    assert read(of_type(Q.DIRECT, 0x83, SYSTEM + ";DEADXACT")) == single(
+        f"DIRECT={SYSTEM};DEADXACT"
+    )
+    for octet, wrong in ((0x82, QUEUE), (0x82, SYSTEM + ";JOURNAL"), (0x81, SUBQUEUE)):
+        assert is_refused(of_type(Q.DIRECT, octet, wrong))
+    # Without a text there is no name.
+    assert is_refused(stub_of(Q.DIRECT, 0, bytes(4)))
 
 
 @pytest.mark.spec("MQ-2.2.7-14")
 def test_the_subqueue_string_holds_a_subqueue() -> None:
-    name = parse_format_name("DIRECT=OS:host\\PRIVATE$\\q;sub")
+    name = single("DIRECT=OS:host\\PRIVATE$\\q;sub")
     assert isinstance(name, DirectName)
-    value = queue_format_of_name(name)
-    assert value == QueueFormat(Q.SUBQUEUE, S.SUBQUEUE, "OS:host\\PRIVATE$\\q;sub")
-    assert name_of_queue_format(parse(write_queue_format(value))) == name
-    for text in ("OS:host\\q", "OS:host\\q;", "OS:host\\q;JOURNAL", f"OS:host\\q;{'s' * 33}"):
-        for suffix in (b"\x05", b"\x00"):
-            assert faulty_field(b"\x08" + suffix + b"\0\0" + stored_text(text)) == "QUEUE_FORMAT"
+    arm = Arm(Q.SUBQUEUE, "OS:host\\PRIVATE$\\q;sub")
+    assert format_of(name) == WireFormat(Q.SUBQUEUE, 0x05, 0, arm)
+    assert read(PARAMETER.marshal(Held(format_of(name)))) == name
+    for wrong in ("OS:host\\q", "OS:host\\q;", "OS:host\\q;JOURNAL", f"OS:host\\q;{'s' * 33}"):
+        for octet in (0x05, 0x00):
+            assert is_refused(of_type(Q.SUBQUEUE, octet, wrong))
+    assert is_refused(stub_of(Q.SUBQUEUE, 0x05, bytes(4)))
 
 
 @pytest.mark.spec("MQ-2.2.9-01", "MQ-2.2.9-02")
 def test_a_distribution_list_is_a_guid_and_a_terminated_domain() -> None:
-    for domain in ("", "corp.example", "d" * 255):
-        raw = b"\x06\0\0\0" + GUID + stored_text(domain)
-        assert parse(raw) == QueueFormat(Q.DL, S.NONE, DlId(GUID, domain))
-        assert write_queue_format(parse(raw)) == raw
-        assert name_of_queue_format(parse(raw)) == DistributionListName(GUID, domain)
-    unterminated = b"\x02\0\0\0" + "ab".encode("utf-16-le")
-    assert faulty_field(b"\x06\0\0\0" + GUID + unterminated) == "DL_ID.m_pwzDomain"
-    assert faulty_field(b"\x06\0\0\0" + GUID + bytes(4)) == "DL_ID.m_pwzDomain"
-    assert faulty_field(b"\x06\0\0\0" + GUID[:15]) == "DL_ID.m_DlGuid"
+    for domain in ("corp.example", "d" * 255):
+        stub = of_type(Q.DL, 0, domain)
+        assert stub[8:24] == GUID
+        assert (unpack_from("<I", stub, 24) != (0,), stub[28:]) == (True, text(domain))
+        check(DistributionListName(GUID, domain), stub)
+    check(DistributionListName(GUID, ""), stub_of(Q.DL, 0, GUID + bytes(4)))
+    assert read(of_type(Q.DL, 0, "")) == DistributionListName(GUID, "")
+    for wrong in ("d" * 256, "a,b", "a b"):
+        assert is_refused(of_type(Q.DL, 0, wrong))
+    unterminated = pack("<IIII", 1, 2, 0, 2) + "ab".encode("utf-16-le")
+    assert is_refused(stub_of(Q.DL, 0, GUID + unterminated))
+
+
+@pytest.mark.spec("MQ-2.2.10-01")
+def test_a_multicast_address_is_one_of_a_group_and_a_port() -> None:
+    for address, octets in (("224.0.0.1", "e0000001"), ("239.255.255.254", "effffffe")):
+        for port in (0, 80, 0xFFFF):
+            members = bytes.fromhex(octets) + pack("<I", port)
+            check(MulticastName(address, port), stub_of(Q.MULTICAST, 0, members))
+    for octets, port in (("0a000005", 80), ("f0000001", 80), ("ea010101", 0x1_0000)):
+        assert is_refused(stub_of(Q.MULTICAST, 0, bytes.fromhex(octets) + pack("<I", port)))
 
 
 @pytest.mark.parametrize(
@@ -359,7 +347,7 @@ def test_a_distribution_list_is_a_guid_and_a_terminated_domain() -> None:
     [
         (0x00, Q.PUBLIC, PublicName(GUID)),
         (0x81, Q.PUBLIC, PublicName(GUID, journal=True)),
-        (0x81, Q.PRIVATE, PrivateName(GUID, 0xF, journal=True)),
+        (0x81, Q.PRIVATE, PrivateName(GUID, 0x8000_000F, journal=True)),
         (0x81, Q.DIRECT, parse_format_name("DIRECT=OS:host\\q;JOURNAL")),
         (0x81, Q.MACHINE, MachineName(GUID, SystemQueue.JOURNAL)),
         (0x82, Q.MACHINE, MachineName(GUID, SystemQueue.DEADLETTER)),
@@ -375,19 +363,15 @@ def test_what_each_suffix_means(octet: int, kind: QueueFormatType, name: FormatN
     assert [member.value for member in S] == [0, 1, 2, 3, 4, 5]
     names = ["NONE", "JOURNAL", "DEADLETTER", "DEADXACT", "XACTONLY", "SUBQUEUE"]
     assert [member.name for member in S] == names
-    raw = bytes((kind, octet, 0, 0)) + ARM[kind]
-    value = parse(raw)
-    assert value.suffix == octet & 0x0F
-    assert name_of_queue_format(value) == name
-    assert write_queue_format(value) == raw
+    stub = of_type(kind, octet)
+    assert read(stub) == name
+    assert is_alike(PARAMETER.marshal(Held(format_of(read(stub)))), stub)
 
 
 @pytest.mark.parametrize("which", list(SystemQueue))
 @pytest.mark.spec("MQ-2.2.11-02")
 def test_a_computers_queue_by_address(which: SystemQueue) -> None:
-    name = parse_format_name(f"DIRECT=OS:host\\SYSTEM$;{which.value}")
+    name = single(f"DIRECT=OS:host\\SYSTEM$;{which.value}")
     assert isinstance(name, DirectSystemName)
     octet = {"JOURNAL": 0x81, "DEADLETTER": 0x82, "DEADXACT": 0x83}[which.value]
-    raw = bytes((Q.DIRECT, octet, 0, 0)) + SYSTEM
-    assert write_queue_format(queue_format_of_name(name)) == raw
-    assert name_of_queue_format(parse(raw)) == name
+    check(name, of_type(Q.DIRECT, octet, SYSTEM))

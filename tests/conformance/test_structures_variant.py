@@ -1,52 +1,22 @@
-"""PROPVARIANT, VARIANT_BOOL, BLOB and counted arrays (MS-MQMQ 2.2.12 to 2.2.17)."""
+"""PROPVARIANT, VARIANT_BOOL, BLOB and counted arrays (MS-MQMQ 2.2.12 to 2.2.17) in calls."""
 
 from struct import pack, unpack_from
+from typing import Any
 
 import msgspec
 import pytest
 
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import Parameters
-from qm.rpc.variants import PROPVARIANT, Variant
+from qm.rpc.variants import PROPVARIANT, VECTOR_ELEMENTS_MAX, Variant
 from qm.wire.enums import VarType
-from qm.wire.errors import ProtocolError
-from qm.wire.rpc.variant import (
-    VARIANT_ELEMENTS_MAX,
-    PropVariant,
-    VariantValue,
-    parse_propvariant,
-    parse_variant_bool,
-    write_propvariant,
-    write_variant_bool,
-)
 
 V = VarType
 GUID = bytes(range(0xA0, 0xB0))
-
-
-def raw_variant(number: int, body: bytes | str = b"") -> bytes:
-    """The storage form with zero reserved bytes."""
-    arm = bytes.fromhex(body) if isinstance(body, str) else body
-    return number.to_bytes(2, "little") + bytes(6) + arm
-
-
-def parse(raw: bytes) -> PropVariant:
-    value, after = parse_propvariant(b"\xee" + raw + b"\xee" * 9, 1, 1 + len(raw))
-    assert after == 1 + len(raw)
-    return value
-
-
-def check(kind: VarType, value: VariantValue, body: bytes | str) -> None:
-    """Check that `value` is written as `body` behind the head, and read back from nothing less."""
-    raw = raw_variant(kind.value, body)
-    assert write_propvariant(PropVariant(kind, value)) == raw
-    assert parse(raw) == PropVariant(kind, value)
-    for size in range(len(raw)):
-        assert is_refused(raw[:size])
-    is_carried(kind, value, raw[8:])
-
-
-# The same values as parameters of calls ---------------------------------------------------------
+POINTER = None
+"""In a layout: four bytes that are not zero."""
+COUNT_AT, POINTER_AT = 12, 16
+"""Of what is counted: behind the type in eight bytes, the type again and two bytes."""
 
 
 class Held(msgspec.Struct):
@@ -54,63 +24,64 @@ class Held(msgspec.Struct):
 
 
 PARAMETER = Parameters(Held, {"value": PROPVARIANT})
-WIDTHS = {V.VECTOR_UI1: 1, V.VECTOR_UI2: 2, V.VECTOR_I4: 4, V.VECTOR_UI4: 4, V.VECTOR_UI8: 8}
-"""Of the elements of arrays that hold nothing but numbers."""
 
 
-def carried(value: object) -> object:
-    """A value as calls carry it: lists for tuples, and their own kind of variants."""
-    if isinstance(value, PropVariant):
-        return Variant(value.vartype, carried(value.value))
-    return [carried(each) for each in value] if isinstance(value, tuple) else value
+def head(number: int) -> bytes:
+    """vt, three reserved members, and vt again as the tag of the union."""
+    return pack("<H6xH", number, number)
 
 
-def is_carried(kind: VarType, value: VariantValue, arm: bytes) -> None:
-    """Check that a parameter of this type has the same content as the storage form's `arm`."""
-    stub = PARAMETER.marshal(Held(Variant(kind, carried(value))))
-    assert PARAMETER.unmarshal(stub) == (Held(Variant(kind, carried(value))), len(stub))
-    # Reserved bytes are sent as zeros, and are not looked at; the type stands there once more.
-    assert stub[:10] == pack("<H6xH", kind, kind)
-    for at in range(2, 8):
-        marked = stub[:at] + b"\xaa" + stub[at + 1 :]
-        assert PARAMETER.unmarshal(marked)[0].value == Variant(kind, carried(value))
-    for other in (V.EMPTY, V.UI4, V.LPWSTR, 12, 0x1002):
-        if other != kind:
-            with pytest.raises(BadStub):
-                PARAMETER.unmarshal(stub[:8] + pack("<H", other) + stub[10:])
-            with pytest.raises(BadStub):
-                PARAMETER.unmarshal(pack("<H", other) + stub[2:])
-    for size in range(len(stub)):
-        with pytest.raises(BadStub):
-            PARAMETER.unmarshal(stub[:size])
-    if kind is V.BLOB or kind > V.VECTOR:
-        (count,) = unpack_from("<I", stub, 12)
-        for other in (count - 1 & 0xFFFF_FFFF, count + 1):
-            with pytest.raises(BadStub):
-                PARAMETER.unmarshal(stub[:12] + pack("<I", other) + stub[16:])
-    if kind in (V.EMPTY, V.NULL):
-        assert len(stub) == 10
-    elif kind is V.BLOB or kind in WIDTHS:
-        # Its count, a pointer, and then a conformant array with the same count.
-        assert (stub[12:16], stub[20:24], stub[24:]) == (arm[:4], arm[:4], arm[4:])
-    elif kind in (V.LPWSTR, V.CLSID):
-        text = arm[:4] + bytes(4) + arm if kind is V.LPWSTR else arm
-        assert (stub[12:16] != bytes(4), stub[16:]) == (True, text)
-    elif kind > V.VECTOR:
-        assert (stub[12:16], stub[20:24]) == (arm[:4], arm[:4])
-    else:
-        assert stub[10:] == bytes(-10 % len(arm)) + arm
+def read(stub: bytes) -> Variant:
+    found, end = PARAMETER.unmarshal(stub)
+    assert end == len(stub)
+    return found.value
 
 
-# -------------------------------------------------------------------------------------------------
-
-
-def is_refused(raw: bytes) -> bool:
+def is_refused(stub: bytes) -> bool:
     try:
-        parse(raw)
-    except ProtocolError:
+        PARAMETER.unmarshal(stub)
+    except BadStub:
         return True
     return False
+
+
+def check(kind: VarType, value: object, *layout: bytes | str | None) -> None:
+    """Check that `value` stands in a call as its head and this layout, and is read from it."""
+    variant = Variant(kind, value)
+    stub = PARAMETER.marshal(Held(variant))
+    assert stub[:10] == head(kind)
+    at = 10
+    for part in layout:
+        if part is POINTER:
+            assert unpack_from("<I", stub, at) != (0,)
+            at += 4
+        else:
+            raw = bytes.fromhex(part) if isinstance(part, str) else part
+            assert stub[at : at + len(raw)] == raw
+            at += len(raw)
+    assert at == len(stub)
+    assert read(stub) == variant
+    for size in range(len(stub)):
+        assert is_refused(stub[:size])
+    # The type and the tag of the union agree.
+    for other in (V.EMPTY, V.UI4, V.LPWSTR, V.VARIANT, 0x1002):
+        if other != kind:
+            assert is_refused(stub[:8] + pack("<H", other) + stub[10:])
+            assert is_refused(pack("<H", other) + stub[2:])
+    if kind is V.BLOB or kind > V.VECTOR:
+        (count,) = unpack_from("<I", stub, COUNT_AT)
+        for other in (count - 1 & 0xFFFF_FFFF, count + 1):
+            assert is_refused(stub[:COUNT_AT] + pack("<I", other) + stub[POINTER_AT:])
+
+
+def counted(count: int, *elements: bytes | str | None) -> tuple[bytes | str | None, ...]:
+    """The layout of a counted array: count, pointer, count again, elements."""
+    return bytes(2), pack("<I", count), POINTER, pack("<I", count), *elements
+
+
+def text(value: str) -> bytes:
+    """What a pointer to a string points to: its size twice, with an offset, and its characters."""
+    return pack("<III", len(value) + 1, 0, len(value) + 1) + (value + "\0").encode("utf-16-le")
 
 
 SCALARS = {
@@ -136,42 +107,32 @@ ARRAYS = ("I4", "VARIANT", "UI1", "UI2", "UI4", "UI8", "LPWSTR", "CLSID")
 
 @pytest.fixture(autouse=True)
 def _what_all_rows_stand_on() -> None:
-    """Every type in the storage form: a row of one type stands on the table of all."""
+    """Every type in a call: a row of one type stands on the table of all."""
     assert {member.name: member.value for member in VarType} == SCALARS | {
         f"VECTOR_{name}": 0x1000 | SCALARS[name] for name in ARRAYS
     }
-    for raw, variant in {
-        "0000 000000000000": PropVariant(V.EMPTY),
-        "0100 000000000000": PropVariant(V.NULL),
-        "1000 000000000000 fe": PropVariant(V.I1, -2),
-        "1100 000000000000 fe": PropVariant(V.UI1, 0xFE),
-        "0200 000000000000 feff": PropVariant(V.I2, -2),
-        "1200 000000000000 0102": PropVariant(V.UI2, 0x201),
-        "0300 000000000000 feffffff": PropVariant(V.I4, -2),
-        "1300 000000000000 01020304": PropVariant(V.UI4, 0x4030201),
-        "1400 000000000000 feffffffffffffff": PropVariant(V.I8, -2),
-        "1500 000000000000 0102030405060708": PropVariant(V.UI8, 0x807060504030201),
-        "0b00 000000000000 ffff": PropVariant(V.BOOL, True),
-        "4800 000000000000" + GUID.hex(): PropVariant(V.CLSID, GUID),
-        "4100 000000000000 01000000 07": PropVariant(V.BLOB, b"\x07"),
-        "1f00 000000000000 02000000 61000000": PropVariant(V.LPWSTR, "a"),
-        "1110 000000000000 01000000 07": PropVariant(V.VECTOR_UI1, b"\x07"),
-        "1210 000000000000 01000000 0102": PropVariant(V.VECTOR_UI2, (0x201,)),
-        "0310 000000000000 01000000 feffffff": PropVariant(V.VECTOR_I4, (-2,)),
-        "1310 000000000000 01000000 01020304": PropVariant(V.VECTOR_UI4, (0x4030201,)),
-        "1510 000000000000 01000000 0100000000000080": PropVariant(V.VECTOR_UI8, (2**63 + 1,)),
-        "4810 000000000000 01000000" + GUID.hex(): PropVariant(V.VECTOR_CLSID, (GUID,)),
-        "1f10 000000000000 01000000 01000000 0000": PropVariant(V.VECTOR_LPWSTR, ("",)),
-        "0c10 000000000000 01000000 0000 000000000000": PropVariant(
-            V.VECTOR_VARIANT, (PropVariant(V.EMPTY),)
-        ),
-    }.items():
-        assert write_propvariant(variant) == bytes.fromhex(raw)
-        assert parse(bytes.fromhex(raw)) == variant
-        is_carried(variant.vartype, variant.value, bytes.fromhex(raw)[8:])
-    too_many = VARIANT_ELEMENTS_MAX + 1
-    assert not is_refused(raw_variant(0x1012, (too_many - 1).to_bytes(4, "little") + bytes(131072)))
-    assert is_refused(raw_variant(0x1012, too_many.to_bytes(4, "little") + bytes(131074)))
+    check(V.EMPTY, None)
+    check(V.NULL, None)
+    check(V.I1, -2, "fe")
+    check(V.UI1, 0xFE, "fe")
+    check(V.I2, -2, "feff")
+    check(V.UI2, 0x201, "0102")
+    check(V.I4, -2, "0000 feffffff")
+    check(V.UI4, 0x4030201, "0000 01020304")
+    check(V.I8, -2, bytes(6), "feffffffffffffff")
+    check(V.UI8, 0x807060504030201, bytes(6), "0102030405060708")
+    check(V.BOOL, True, "ffff")
+    check(V.CLSID, GUID, "0000", POINTER, GUID)
+    check(V.LPWSTR, "a", "0000", POINTER, text("a"))
+    check(V.BLOB, b"\x07", *counted(1, "07"))
+    check(V.VECTOR_UI1, b"\x07", *counted(1, "07"))
+    check(V.VECTOR_UI2, [0x201], *counted(1, "0102"))
+    check(V.VECTOR_I4, [-2], *counted(1, "feffffff"))
+    check(V.VECTOR_UI4, [0x4030201], *counted(1, "01020304"))
+    check(V.VECTOR_UI8, [2**63 + 1], *counted(1, "0100000000000080"))
+    check(V.VECTOR_CLSID, [GUID], *counted(1, GUID))
+    check(V.VECTOR_LPWSTR, [""], *counted(1, POINTER, text("")))
+    check(V.VECTOR_VARIANT, [Variant(V.NULL)], *counted(1, head(1)))
 
 
 @pytest.mark.spec("MQ-2.2.12-01", "MQ-2.2.12-02", "MQ-2.2.12.1-01", "MQ-2.2.13.1-02")
@@ -183,43 +144,37 @@ def test_the_types() -> None:
         assert member.value == V.VECTOR.value | SCALARS[member.name.removeprefix("VECTOR_")]
     assert len(V) == len(SCALARS) + len(vectors)
     # A VARTYPE has 16 bits: a third byte belongs to wReserved1.
-    assert parse(b"\x11\x00\x01" + bytes(5) + b"\x07") == PropVariant(V.UI1, 7)
+    assert read(b"\x11\x00\x01" + bytes(5) + b"\x11\x00\x07") == Variant(V.UI1, 7)
+    assert is_refused(b"\x11\x01\x00" + bytes(5) + b"\x11\x01\x07")
     legal = {0, 1, 2, 3, 11, 16, 17, 18, 19, 20, 21, 31, 65, 72} | {v.value for v in vectors}
-    for number in range(0x2000):
-        arm = bytes(4) if number == 31 or number > 0x1000 else bytes(16)
-        if number == 31:
-            arm = b"\x01\0\0\0\0\0"
-        try:
-            value, _ = parse_propvariant(raw_variant(number, arm), 0, 8 + len(arm))
-        except ProtocolError as error:
-            assert error.field == "PROPVARIANT.vt"
-            assert number not in legal
-        else:
-            assert value.vartype.value == number
-            assert number in legal
+    for number in (*range(0x2000), 0x4000, 0x8000, 0xFFFF):
+        # No elements, and a pointer to nothing.
+        assert is_refused(head(number) + bytes(16)) == (number not in legal)
 
 
 @pytest.mark.parametrize("kind", [V.EMPTY, V.NULL])
 @pytest.mark.spec("MQ-2.2.12-03")
 def test_empty_and_null_carry_no_data(kind: VarType) -> None:
-    check(kind, None, b"")
-    _, after = parse_propvariant(raw_variant(kind.value, b"\x01\x02"), 0, 10)
-    assert after == 8
+    check(kind, None)
+    _, after = PARAMETER.unmarshal(head(kind) + b"\x01\x02")
+    assert after == 10
 
 
 @pytest.mark.spec("MQ-2.2.12-04", "MQ-2.2.16.8-01", "MQ-2.2.13.2-01")
 def test_variants_occur_only_in_arrays() -> None:
-    assert is_refused(raw_variant(12, bytes(40)))
-    one = raw_variant(0x11, b"\x07")
-    inner = raw_variant(0x100C, b"\x01\0\0\0" + one)
-    check(V.VECTOR_VARIANT, (PropVariant(V.UI1, 7),), b"\x01\0\0\0" + one)
-    check(V.VECTOR_VARIANT, (), b"\0\0\0\0")
-    check(
-        V.VECTOR_VARIANT,
-        (PropVariant(V.VECTOR_VARIANT, (PropVariant(V.UI1, 7),)), PropVariant(V.UI1, 7)),
-        b"\x02\0\0\0" + inner + one,
-    )
-    assert is_refused(raw_variant(0x100C, b"\x02\0\0\0" + one))
+    assert is_refused(head(12) + bytes(40))
+    one = Variant(V.UI1, 7)
+    # Each element begins on a boundary of eight.
+    check(V.VECTOR_VARIANT, [one], *counted(1, head(0x11), "07"))
+    elements = head(0x11), "07", bytes(5), head(1)
+    check(V.VECTOR_VARIANT, [one, Variant(V.NULL)], *counted(2, *elements))
+    check(V.VECTOR_VARIANT, [], *counted(0))
+    # What an element points to stands behind all elements.
+    inner: list[Any] = [head(0x100C), bytes(2), pack("<I", 1), POINTER, bytes(4)]
+    inner += [head(0x11), "07", bytes(1), pack("<I", 1), head(0x11), "07"]
+    check(V.VECTOR_VARIANT, [Variant(V.VECTOR_VARIANT, [one]), one], *counted(2, *inner))
+    stub = PARAMETER.marshal(Held(Variant(V.VECTOR_VARIANT, [one])))
+    assert is_refused(stub[:12] + pack("<I", 2) + stub[16:20] + pack("<I", 2) + stub[24:])
 
 
 @pytest.mark.parametrize(
@@ -238,80 +193,102 @@ def test_variants_occur_only_in_arrays() -> None:
 @pytest.mark.spec("MQ-2.2.12-05", "MQ-2.2.17-01")
 def test_integers_have_their_width_and_sign(kind: VarType, bits: int, signed: bool) -> None:
     low = -(1 << bits - 1) if signed else 0
+    size = bits // 8
     for value in (low, low + (1 << bits) - 1, 0, 1, low + 0x5A):
-        check(kind, value, value.to_bytes(bits // 8, "little", signed=signed))
-    for value in (low - 1, low + (1 << bits)):
-        with pytest.raises(ValueError, match="PROPVARIANT"):
-            write_propvariant(PropVariant(kind, value))
+        raw = value.to_bytes(size, "little", signed=signed)
+        check(kind, value, bytes(-10 % size), raw)
+        # From a caller that sends the highest byte first.
+        stub = pack(">H6xH", kind, kind) + bytes(-10 % size) + raw[::-1]
+        assert PARAMETER.unmarshal(stub, ">")[0].value == Variant(kind, value)
 
 
 @pytest.mark.spec("MQ-2.2.12-06", "MQ-2.2.15-01")
 def test_strings_guids_and_blobs() -> None:
-    check(V.LPWSTR, "hi", "03000000 6800 6900 0000")
-    check(V.LPWSTR, "", "01000000 0000")
-    check(V.CLSID, GUID, GUID)
-    check(V.BLOB, b"\x01\x02\x03", "03000000 010203")
-    check(V.BLOB, b"", "00000000")
+    check(V.LPWSTR, "hi", "0000", POINTER, text("hi"))
+    check(V.LPWSTR, "", "0000", POINTER, text(""))
+    check(V.CLSID, GUID, "0000", POINTER, GUID)
+    check(V.BLOB, b"\x01\x02\x03", *counted(3, "010203"))
+    check(V.BLOB, b"", *counted(0))
     check(V.BOOL, True, "ffff")
-    assert is_refused(raw_variant(31, "02000000 6800 6900"))
-    assert is_refused(raw_variant(31, "00000000"))
-    assert is_refused(raw_variant(31, "03000000 6800 0000 0000"))
-    assert is_refused(raw_variant(65, "ffffffff 00"))
+    # A string ends with its only NUL; nothing may stand where that is, or before its end.
+    start = head(31) + bytes(2) + pack("<I", 1)
+    assert read(start + text("hi")) == Variant(V.LPWSTR, "hi")
+    for characters in ("hip", "h\0\0", "\0i\0"):
+        assert is_refused(start + text("hi")[:12] + characters.encode("utf-16-le"))
+    assert is_refused(start + bytes(12))
+    assert is_refused(head(65) + bytes(2) + pack("<III", 0xFFFF_FFFF, 1, 0xFFFF_FFFF) + b"\0")
+    # A pointer may be NULL: there is no string, no GUID, and no byte.
+    assert read(head(31) + bytes(6)) == Variant(V.LPWSTR, None)
+    assert read(head(72) + bytes(6)) == Variant(V.CLSID, None)
+    assert read(head(65) + bytes(10)) == Variant(V.BLOB, b"")
+    assert is_refused(head(65) + bytes(2) + pack("<II", 1, 0))
 
 
 @pytest.mark.spec("MQ-2.2.13.1-01", "MQ-2.2.13.1-03", "MQ-2.2.13.1-04")
 def test_reserved_bytes_are_zero_when_written_and_ignored_when_read() -> None:
-    value = PropVariant(V.UI4, 0x0403_0201)
-    assert write_propvariant(value) == bytes.fromhex("1300 00 00 00000000 01020304")
-    assert parse(bytes.fromhex("1300 aa bb ccddeeff 01020304")) == value
+    for kind, value in ((V.UI4, 0x0403_0201), (V.VECTOR_UI1, b"\x07"), (V.LPWSTR, "a"), (V.I8, 5)):
+        variant = Variant(kind, value)
+        stub = PARAMETER.marshal(Held(variant))
+        assert stub[:10] == pack("<HBBIH", kind, 0, 0, 0, kind)
+        assert read(stub[:2] + bytes.fromhex("aabbccddeeff") + stub[8:]) == variant
+        for at in range(2, 8):
+            assert read(stub[:at] + b"\xaa" + stub[at + 1 :]) == variant
+    assert read(bytes.fromhex("1300 aa bb ccddeeff 1300 0000 01020304")) == Variant(
+        V.UI4, 0x0403_0201
+    )
 
 
 @pytest.mark.spec("MQ-2.2.13.1-05")
 def test_no_other_arrays_than_eight() -> None:
     permitted = {0x1003, 0x100C, 0x1011, 0x1012, 0x1013, 0x1015, 0x101F, 0x1048}
     for number in range(0x1000, 0x2000):
-        assert is_refused(raw_variant(number, bytes(4))) == (number not in permitted)
-        # In a call: the type once more, no elements, and a NULL pointer to them.
-        stub = raw_variant(number, pack("<HxxII", number, 0, 0))
+        # No elements, and a NULL pointer to them.
+        stub = head(number) + bytes(10)
         if number in permitted:
-            assert PARAMETER.unmarshal(stub)[0].value.kind == number
+            assert read(stub).kind == number
         else:
-            with pytest.raises(BadStub):
-                PARAMETER.unmarshal(stub)
+            assert is_refused(stub)
 
 
 @pytest.mark.spec("MQ-2.2.14-01")
 def test_a_boolean_is_ffff_or_0000() -> None:
-    assert write_variant_bool(True) == b"\xff\xff"
-    assert write_variant_bool(False) == b"\x00\x00"
-    for raw, value in ((b"\xff\xff", True), (b"\0\0", False), (b"\x01\0", True), (b"\0\x01", True)):
-        assert parse_variant_bool(b"\xee" + raw, 1, 3) == (value, 3)
     check(V.BOOL, True, "ffff")
     check(V.BOOL, False, "0000")
+    for raw, value in ((b"\xff\xff", True), (b"\0\0", False), (b"\x01\0", True), (b"\0\x01", True)):
+        assert read(head(V.BOOL) + raw) == Variant(V.BOOL, value)
 
 
 @pytest.mark.spec("MQ-2.2.16.1-01", "MQ-2.2.16.2-01", "MQ-2.2.16.3-01", "MQ-2.2.16.4-01")
 def test_arrays_of_bytes_shorts_and_longs() -> None:
-    check(V.VECTOR_UI1, b"\x01\xff", "02000000 01ff")
-    check(V.VECTOR_UI2, (1, 0xFFFE), "02000000 0100 feff")
-    check(V.VECTOR_I4, (1, -2), "02000000 01000000 feffffff")
-    check(V.VECTOR_UI4, (1, 0xFFFF_FFFE), "02000000 01000000 feffffff")
-    for kind, empty in ((V.VECTOR_UI1, b""), (V.VECTOR_UI2, ()), (V.VECTOR_I4, ())):
-        check(kind, empty, "00000000")
+    check(V.VECTOR_UI1, b"\x01\xff", *counted(2, "01ff"))
+    check(V.VECTOR_UI2, [1, 0xFFFE], *counted(2, "0100 feff"))
+    check(V.VECTOR_I4, [1, -2], *counted(2, "01000000 feffffff"))
+    check(V.VECTOR_UI4, [1, 0xFFFF_FFFE], *counted(2, "01000000 feffffff"))
+    for kind, empty in ((V.VECTOR_UI1, b""), (V.VECTOR_UI2, []), (V.VECTOR_I4, [])):
+        check(kind, empty, *counted(0))
     for number in (0x1011, 0x1012, 0x1003, 0x1013):
-        for count in ("03000000", "ffffffff"):
-            assert is_refused(raw_variant(number, f"{count} 0102"))
+        for count in (3, VECTOR_ELEMENTS_MAX, 0xFFFF_FFFF):
+            stub = head(number) + bytes(2) + pack("<III", count, 1, count)
+            assert is_refused(stub + b"\x01\x02")
 
 
 @pytest.mark.spec("MQ-2.2.16.5-01", "MQ-2.2.16.6-01", "MQ-2.2.16.7-01")
 def test_arrays_of_large_integers_guids_and_strings() -> None:
-    check(V.VECTOR_UI8, (1, 2**64 - 2), "02000000 0100000000000000 feffffffffffffff")
-    check(V.VECTOR_CLSID, (GUID, GUID[::-1]), b"\x02\0\0\0" + GUID + GUID[::-1])
-    check(
-        V.VECTOR_LPWSTR,
-        ("a", "", "bc"),
-        "03000000 02000000 6100 0000 01000000 0000 03000000 6200 6300 0000",
-    )
+    large = counted(2, "0100000000000000 feffffffffffffff")
+    check(V.VECTOR_UI8, [1, 2**64 - 2], *large)
+    check(V.VECTOR_CLSID, [GUID, GUID[::-1]], *counted(2, GUID + GUID[::-1]))
+    # The strings stand behind all pointers, each on a boundary of four.
+    strings = (text("a"), text(""), bytes(2), text("bc"))
+    check(V.VECTOR_LPWSTR, ["a", "", "bc"], *counted(3, POINTER, POINTER, POINTER, *strings))
     for number in (0x1015, 0x1048, 0x101F):
-        for count in ("02000000", "ffffffff"):
-            assert is_refused(raw_variant(number, f"{count} 0100"))
+        for count in (2, VECTOR_ELEMENTS_MAX, 0xFFFF_FFFF):
+            stub = head(number) + bytes(2) + pack("<III", count, 1, count)
+            assert is_refused(stub + b"\x01\0")
+
+
+@pytest.mark.spec("MQ-2.2.16.2-01", "MQ-2.2.16.4-01", "MQ-2.2.16.5-01")
+def test_the_elements_of_an_array_are_limited() -> None:
+    for kind, size in ((V.VECTOR_UI2, 2), (V.VECTOR_UI4, 4), (V.VECTOR_UI8, 8)):
+        for count in (VECTOR_ELEMENTS_MAX, VECTOR_ELEMENTS_MAX + 1):
+            stub = head(kind) + bytes(2) + pack("<III", count, 1, count) + bytes(size * count)
+            assert is_refused(stub) == (count > VECTOR_ELEMENTS_MAX)

@@ -1,4 +1,4 @@
-"""Data types and queue names of packets [MS-MQMQ 2.2.18 and 2.2.5]."""
+"""Data types and queue names of packets [MS-MQMQ 2.2.18]."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from qm.wire.headers.multi_queue_format import (
     parse_multi_queue_format_header,
     write_multi_queue_format_header,
 )
+from qm.wire.headers.transaction_header import (
+    TransactionHeader,
+    parse_transaction_header,
+    write_transaction_header,
+)
 from qm.wire.headers.user_header import UserHeader
-from qm.wire.packets.packet import write_packet
+from qm.wire.packets.ack import ORDER_QUEUE, OrderAck
+from qm.wire.packets.packet import parse_packet, write_packet
 from qm.wire.packets.user_message import UserMessage
 from qm.wire.structures.identifiers import (
     MessageIdentifier,
-    SequenceInfo,
     TxSequenceId,
     parse_message_identifier,
-    parse_sequence_info,
-    parse_tx_sequence_id,
     write_message_identifier,
-    write_sequence_info,
-    write_tx_sequence_id,
 )
 from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
@@ -62,16 +63,6 @@ def read_list(header: bytes) -> tuple[object, ...]:
     packet = raw.message(raw.user(raw.MP | 1 << 23, b""), raw.properties(), header)
     assert raw.read_message(packet).multi_queue_format == value
     return value.destination
-
-
-@pytest.mark.spec("MQ-2.2.5.1-01", "MQ-2.2.5.1-02")
-def test_sequence_info_is_a_signed_sequence_its_number_and_the_one_before() -> None:
-    encoded = pack("<qII", -2, 7, 6)
-    info = SequenceInfo(seq_id=-2, seq_no=7, prev_no=6)
-    assert parse_sequence_info(encoded, 0, 16) == (info, 16)
-    assert write_sequence_info(info) == encoded
-    with pytest.raises(ProtocolError):
-        parse_sequence_info(encoded, 0, 15)
 
 
 @pytest.mark.spec("MQ-2.2.18-01", "QB-2.2-01")
@@ -128,10 +119,16 @@ def test_a_guid_is_three_little_endian_numbers_and_eight_bytes() -> None:
 
 @pytest.mark.spec("MQ-2.2.18.1.2-01", "MQ-2.2.18.1.2-02")
 def test_sequence_ids_compare_by_time_stamp_first() -> None:
-    encoded = pack("<II", 0xFFFF_FFFE, 2)
     sequence = TxSequenceId(time_stamp=2, ordinal=0xFFFF_FFFE)
-    assert parse_tx_sequence_id(encoded, 0, 8) == (sequence, 8)
-    assert write_tx_sequence_id(sequence) == encoded
+    header = TransactionHeader(sequence, 7, 6)
+    encoded = pack("<IIIII", 0, 0xFFFF_FFFE, 2, 7, 6)
+    assert parse_transaction_header(encoded, 0, 20) == (header, 20)
+    assert write_transaction_header(header) == encoded
+    ack = OrderAck(GUID_A, GUID_B, ORDER_QUEUE, 1, 2, sequence, 7, 6)
+    written = write_packet(ack)
+    assert encoded[4:] in written
+    assert parse_packet(written, 0, len(written)) == (ack, len(written))
+    assert pack("<Q", sequence.to_int()) == encoded[4:12]
     assert sequence.to_int() == 2 << 32 | 0xFFFF_FFFE
     assert TxSequenceId.from_int(sequence.to_int()) == sequence
     odd = TxSequenceId(time_stamp=3, ordinal=0x8000_0001)

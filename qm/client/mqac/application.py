@@ -7,7 +7,7 @@ from qm.client.mqac.constants import E_NOTIMPL, MQCERT_REGISTER
 from qm.client.mqac.object_factory import ObjectFactory
 from qm.names.guid import guid_from_text, guid_text
 from qm.wire.codes import ErrorCode
-from qm.wire.rpc.property_id import MachineManagementProperty as Property
+from qm.wire.property_id import MachineManagementProperty as Property
 
 _CONNECTED: Final = "CONNECTED"
 

@@ -1,7 +1,6 @@
 """MSMQManagement and what it turns into [MC-MQAC 3.3 to 3.5]: a queue for administrators."""
 
 from collections.abc import Mapping
-from struct import Struct
 from typing import Any, Final, TypeVar
 
 from qm.client.errors import MqError
@@ -19,11 +18,11 @@ from qm.client.mqac.object_factory import ObjectFactory
 from qm.client.mqac.variant import VT_I4, VT_UI4, VT_UI8, TypedInt
 from qm.names.guid import guid_text
 from qm.wire.codes import ErrorCode
-from qm.wire.rpc.property_id import QueueManagementProperty as Property
+from qm.wire.property_id import QueueManagementProperty as Property
+from qm.wire.structures.identifiers import SEQUENCE_INFO
 
 _REMOTE: Final = "REMOTE"
 _LOCAL: Final = "LOCAL"
-_SEQUENCE_INFO: Final = Struct("<QII")
 _FOREIGN: Final = {
     "YES": FOREIGN_STATUS.MQ_STATUS_FOREIGN,
     "NO": FOREIGN_STATUS.MQ_STATUS_NOT_FOREIGN,
@@ -263,7 +262,7 @@ def _known(table: Mapping[str, _T], text: str) -> _T:
 
 
 def _sequence(info: bytes) -> MSMQCollection:
-    identifier, number, previous = _SEQUENCE_INFO.unpack(info)
+    identifier, number, previous = SEQUENCE_INFO.unpack(info)
     return MSMQCollection(
         {
             "SeqID": TypedInt(identifier, VT_UI8),

@@ -14,7 +14,7 @@ import msgspec
 
 from qm.client.message import Message, PacketSigner, ReceivedMessage, Sent
 from qm.client.mqac.constants import MQACCESS, MQSHARE
-from qm.wire.rpc.property_id import MachineManagementProperty, QueueManagementProperty
+from qm.wire.property_id import MachineManagementProperty, QueueManagementProperty
 
 
 class Seek(Enum):

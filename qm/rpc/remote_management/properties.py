@@ -1,7 +1,6 @@
 """Properties of the machine and of queues [MS-MQMQ 2.3.11, 2.3.12], from one state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from struct import Struct
 from typing import Any, Final
 
 from qm.api.gate.operations import Link, LinkEvent
@@ -27,13 +26,13 @@ from qm.rpc.queue_formats import full_path
 from qm.rpc.variants import Variant
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import VarType
-from qm.wire.rpc.property_id import MachineManagementProperty as OfMachine
-from qm.wire.rpc.property_id import QueueManagementProperty as OfQueue
+from qm.wire.property_id import MachineManagementProperty as OfMachine
+from qm.wire.property_id import QueueManagementProperty as OfQueue
+from qm.wire.structures.identifiers import SEQUENCE_INFO
 
 QUEUES_LISTED_MAX: Final = 10_000
 STREAMS_LISTED_MAX: Final = 1_000
 _U32_MAX: Final = 0xFFFF_FFFF
-_SEQUENCE_INFO: Final = Struct("<QII")
 _PAGE_COUNT: Final = 1_000
 _MS: Final = 1_000
 _TYPES: Final = {
@@ -293,7 +292,7 @@ def _signed(value: int) -> int:
 def _place(place: SequencePlace | None) -> Variant:
     if place is None:
         return NULL
-    raw = _SEQUENCE_INFO.pack(
+    raw = SEQUENCE_INFO.pack(
         place.sequence_identifier, place.sequence_number, place.previous_number
     )
     return Variant(VarType.BLOB, raw)

@@ -1,7 +1,7 @@
-"""Identifiers of fixed size: messages, queues, sequences and units of work.
+"""Identifiers of fixed size: messages, queues and sequences.
 
 Sections: MessageIdentifier [MS-MQMQ 2.2.18.1.3], OBJECTID [2.2.8], TxSequenceID [2.2.18.1.2],
-SEQUENCE_INFO [2.2.5], XACTUOW [2.2.18.1.8]. All little-endian; GUIDs are raw packet bytes.
+SEQUENCE_INFO [2.2.5]. All little-endian; GUIDs are raw packet bytes.
 
 `parse_*` take a buffer, an offset and the end that bounds it (at most `len(buffer)`), and return
 the value and the offset after it; too few bytes are a `ProtocolError`. `write_*` return bytes.
@@ -13,19 +13,16 @@ from typing import Final
 import msgspec
 
 from qm.names.guid import GUID_SIZE_BYTES
-from qm.wire.bounds import Buffer, take, truncated
+from qm.wire.bounds import Buffer, truncated
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import Guid
 
 _GUID_U32: Final = Struct("<16sI")
-_TWO_U32: Final = Struct("<II")
-_SEQUENCE_INFO: Final = Struct("<qII")
+SEQUENCE_INFO: Final = Struct("<QII")
+"""A message's place in the stream to one queue: the sequence (the eight bytes of a TxSequenceID),
+the message's number there, and that of the message before it."""
 
 MESSAGE_IDENTIFIER_SIZE_BYTES: Final = _GUID_U32.size
-OBJECT_ID_SIZE_BYTES: Final = _GUID_U32.size
-TX_SEQUENCE_ID_SIZE_BYTES: Final = _TWO_U32.size
-SEQUENCE_INFO_SIZE_BYTES: Final = _SEQUENCE_INFO.size
-XACTUOW_SIZE_BYTES: Final = GUID_SIZE_BYTES
 
 
 class MessageIdentifier(msgspec.Struct, frozen=True, gc=False):
@@ -68,24 +65,6 @@ class TxSequenceId(msgspec.Struct, frozen=True, gc=False, order=True, kw_only=Tr
         return TxSequenceId(time_stamp=value >> 32, ordinal=value & 0xFFFF_FFFF)
 
 
-class SequenceInfo(msgspec.Struct, frozen=True, gc=False):
-    """SEQUENCE_INFO: a message's place in the stream to one queue [MS-MQMQ 2.2.5]."""
-
-    seq_id: int
-    """The sequence, signed 64 bits; the same eight bytes as a TxSequenceID."""
-    seq_no: int
-    """The message's number in the sequence, u32."""
-    prev_no: int
-    """The number of the message before it, u32."""
-
-
-class XactUow(msgspec.Struct, frozen=True, gc=False):
-    """XACTUOW: identifies a transactional unit of work [MS-MQMQ 2.2.18.1.8]."""
-
-    rgb: Guid
-    """16 raw bytes of a GUID."""
-
-
 def parse_message_identifier(
     buffer: Buffer, offset: int, end: int
 ) -> tuple[MessageIdentifier, int]:
@@ -112,48 +91,6 @@ def write_object_id(object_id: ObjectId) -> bytes:
     """Return the 20 bytes of an OBJECTID."""
     lineage = _guid_bytes(object_id.lineage, "OBJECTID.Lineage", "MS-MQMQ 2.2.8")
     return _pack(_GUID_U32, "OBJECTID", "MS-MQMQ 2.2.8", lineage, object_id.uniquifier)
-
-
-def parse_tx_sequence_id(buffer: Buffer, offset: int, end: int) -> tuple[TxSequenceId, int]:
-    """Read the 8 bytes of a TxSequenceID."""
-    after = _after(offset, end, _TWO_U32.size, "TxSequenceID", "MS-MQMQ 2.2.18.1.2")
-    ordinal, time_stamp = _TWO_U32.unpack_from(buffer, offset)
-    return TxSequenceId(time_stamp=time_stamp, ordinal=ordinal), after
-
-
-def write_tx_sequence_id(sequence_id: TxSequenceId) -> bytes:
-    """Return the 8 bytes of a TxSequenceID."""
-    return _pack(
-        _TWO_U32,
-        "TxSequenceID",
-        "MS-MQMQ 2.2.18.1.2",
-        sequence_id.ordinal,
-        sequence_id.time_stamp,
-    )
-
-
-def parse_sequence_info(buffer: Buffer, offset: int, end: int) -> tuple[SequenceInfo, int]:
-    """Read the 16 bytes of a SEQUENCE_INFO."""
-    after = _after(offset, end, _SEQUENCE_INFO.size, "SEQUENCE_INFO", "MS-MQMQ 2.2.5.1")
-    return SequenceInfo(*_SEQUENCE_INFO.unpack_from(buffer, offset)), after
-
-
-def write_sequence_info(info: SequenceInfo) -> bytes:
-    """Return the 16 bytes of a SEQUENCE_INFO."""
-    return _pack(
-        _SEQUENCE_INFO, "SEQUENCE_INFO", "MS-MQMQ 2.2.5.1", info.seq_id, info.seq_no, info.prev_no
-    )
-
-
-def parse_xactuow(buffer: Buffer, offset: int, end: int) -> tuple[XactUow, int]:
-    """Read the 16 bytes of an XACTUOW."""
-    after = _after(offset, end, XACTUOW_SIZE_BYTES, "XACTUOW", "MS-MQMQ 2.2.18.1.8")
-    return XactUow(take(buffer, offset, after)), after
-
-
-def write_xactuow(unit_of_work: XactUow) -> bytes:
-    """Return the 16 bytes of an XACTUOW."""
-    return _guid_bytes(unit_of_work.rgb, "XACTUOW.rgb", "MS-MQMQ 2.2.18.1.8")
 
 
 def _after(offset: int, end: int, size: int, field: str, section: str) -> int:

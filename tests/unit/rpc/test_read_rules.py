@@ -322,7 +322,7 @@ def test_nothing_moves_to_where_it_is_or_away_from_who_has_it() -> None:
 # Ending ------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RR-3.1.4.15-02", "RR-2.2.8-01")
+@pytest.mark.spec("RR-3.1.4.15-02", "RR-2.2.8-01", "MQ-2.2.18.1.8-01")
 def test_without_a_transaction_its_method_accepts_and_returns() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one", b"two")

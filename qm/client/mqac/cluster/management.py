@@ -1,7 +1,6 @@
 """R_QMMgmtGetInfo and R_QMMgmtAction [MS-MQMR 3.1.4.1, .2] over the cluster's control plane."""
 
 from collections.abc import Callable, Iterable, Mapping
-from struct import Struct
 from typing import Any, Final, Protocol, TypeVar
 
 from typing_extensions import override
@@ -12,12 +11,12 @@ from qm.client.mqac.manager import Management
 from qm.client.values import value_of
 from qm.pb import control_pb2 as pb
 from qm.wire.codes import ErrorCode
-from qm.wire.rpc.property_id import MachineManagementProperty as OfMachine
-from qm.wire.rpc.property_id import QueueManagementProperty as OfQueue
+from qm.wire.property_id import MachineManagementProperty as OfMachine
+from qm.wire.property_id import QueueManagementProperty as OfQueue
+from qm.wire.structures.identifiers import SEQUENCE_INFO
 
 PAGE_QUEUES: Final = 1_000
 _MS: Final = 1_000
-_SEQUENCE_INFO: Final = Struct("<QII")
 _YES, _NO, _UNKNOWN = "YES", "NO", "UNKNOWN"
 _TYPES: Final = {
     pb.PRIVATE: "PRIVATE",
@@ -241,6 +240,6 @@ def _type_of(format_name: str) -> str:
 
 def _sequence_info(place: pb.SequencePlace) -> bytes:
     """SEQUENCE_INFO [MS-MQMQ 2.2.5]; zeros: there is none."""
-    return _SEQUENCE_INFO.pack(
+    return SEQUENCE_INFO.pack(
         place.sequence_identifier, place.sequence_number, place.previous_number
     )

@@ -42,7 +42,7 @@ from qm.wire.enums import (
     VarType,
 )
 from qm.wire.limits import MQF_ELEMENTS_MAX
-from qm.wire.rpc.property_id import (
+from qm.wire.property_id import (
     PROPERTY_KINDS,
     Bits,
     Choices,
