@@ -243,7 +243,7 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_dcom_objects", _GAUGE, "Objects that DCOM clients hold at this node"),
     Metric(
         "quorate_dcom_events_total", _COUNTER, "Notifications of DCOM clients' sinks",
-        ("result",), (), ("delivered", "failed", "unreachable"),
+        ("result",), (), ("delivered", "failed", "unpinged", "unreachable"),
     ),
     Metric("quorate_rpc_refused_total", _COUNTER, "RPC clients and calls refused", ("reason",)),
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),

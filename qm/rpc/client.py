@@ -7,9 +7,11 @@ from typing_extensions import override
 
 from qm.rpc.interface import Fault, Interface
 from qm.rpc.limits import FRAGMENT_MAX_BYTES
+from qm.rpc.ndr.streams import BadStub
 from qm.rpc.pdu.bind import (
     NDR20,
     Bind,
+    BindAck,
     Proposal,
     parse_bind_ack,
     write_bind,
@@ -32,6 +34,10 @@ from qm.rpc.security.provider import Buffers, Provider, SecurityRefused
 from qm.wire.guid import Guid
 
 CALL_TIMEOUT_S: Final = 30.0
+FRAGMENT_LEAST_BYTES: Final = 1_432
+"""What every implementation receives [C706 12.6.3.1]."""
+ANSWER_MAX_BYTES: Final = 16 << 20
+"""Of one call's fragments together: several of the largest messages."""
 _PAD_BYTES: Final = 16
 _WHOLE: Final = PduFlag.FIRST | PduFlag.LAST
 _AUTH_CONTEXT_ID: Final = 1
@@ -48,7 +54,7 @@ class RpcClient(asyncio.Protocol):
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._parts: dict[int, list[bytes]] = {}
+        self._parts: dict[int, bytearray] = {}
         self._next_call = 1
         self._contexts: dict[int, Interface] = {}
         self._provider: Provider | None = None
@@ -92,7 +98,7 @@ class RpcClient(asyncio.Protocol):
         answer = await self._exchange(PduType.BIND, bind, token, flags)
         if answer.kind is not PduType.BIND_ACK:
             raise RpcFailed(f"the bind was refused: {answer.body[:2].hex()}")
-        ack = parse_bind_ack(answer)
+        ack = _bind_ack(answer)
         self.group_id, self._size = ack.group_id, ack.fragment_max
         for k, (one, result) in enumerate(zip(interfaces, ack.answers, strict=False)):
             if result.result:
@@ -113,7 +119,7 @@ class RpcClient(asyncio.Protocol):
         if answer.kind is not PduType.ALTER_CONTEXT_RESPONSE:
             raise RpcFailed(f"the interfaces were refused: fault {parse_fault(answer):08X}")
         for k, (one, result) in enumerate(
-            zip(interfaces, parse_bind_ack(answer).answers, strict=False), first
+            zip(interfaces, _bind_ack(answer).answers, strict=False), first
         ):
             if result.result:
                 raise RpcFailed(f"{one.name} is refused: {result.result}, {result.reason}")
@@ -129,7 +135,10 @@ class RpcClient(asyncio.Protocol):
             token = b"" if answer.trailer is None else answer.trailer.token
             if provider.is_done and not token:
                 return
-            reply = provider.step(token)
+            try:
+                reply = provider.step(token)
+            except SecurityRefused as error:
+                raise RpcFailed(f"logging on failed: {error}") from error
             if provider.is_done:
                 if reply:
                     trailer = Trailer(self._auth_type, self._level, _AUTH_CONTEXT_ID, reply)
@@ -146,7 +155,7 @@ class RpcClient(asyncio.Protocol):
             trailer = Trailer(self._auth_type, self._level, _AUTH_CONTEXT_ID, token)
         future = self._expect(number)
         self._write(write_bind(kind, number, bind, trailer, flags))
-        return cast(Pdu, await self._wait(future))
+        return cast(Pdu, await self._wait(number, future))
 
     # Calls -------------------------------------------------------------------------------
 
@@ -162,7 +171,10 @@ class RpcClient(asyncio.Protocol):
         operation = interface.operations[opnum]
         stub = operation.takes.marshal(values)
         stub = await self.raw_call(interface, opnum, stub, timeout_s, object_uuid)
-        return operation.gives.unmarshal(stub)[0]
+        try:
+            return operation.gives.unmarshal(stub)[0]
+        except BadStub as error:
+            raise RpcFailed(f"the answer of {operation.name} cannot be read: {error}") from error
 
     async def raw_call(
         self,
@@ -177,7 +189,7 @@ class RpcClient(asyncio.Protocol):
         number = self._number()
         future = self._expect(number)
         self._request(number, (context_id, opnum, object_uuid), stub)
-        return bytes(await self._wait(future, timeout_s))
+        return bytes(await self._wait(number, future, timeout_s))
 
     def _request(self, number: int, target: tuple[int, int, Guid | None], stub: bytes) -> None:
         provider = self._provider
@@ -219,12 +231,17 @@ class RpcClient(asyncio.Protocol):
         self._waiting[number] = future
         return future
 
-    async def _wait(self, future: "asyncio.Future[Any]", timeout_s: float = CALL_TIMEOUT_S) -> Any:
+    async def _wait(
+        self, number: int, future: "asyncio.Future[Any]", timeout_s: float = CALL_TIMEOUT_S
+    ) -> Any:
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
             raise RpcFailed(f"no answer within {timeout_s:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+            self._parts.pop(number, None)
 
     def _write(self, raw: bytes) -> None:
         if self._transport is None:
@@ -260,10 +277,16 @@ class RpcClient(asyncio.Protocol):
 
     def _take(self, pdu: Pdu) -> None:
         if pdu.kind is PduType.RESPONSE:
-            self._parts.setdefault(pdu.call_id, []).append(self._stub(pdu))
+            stub = self._stub(pdu)
+            if pdu.call_id not in self._waiting:
+                return  # nobody waits any more
+            parts = self._parts.setdefault(pdu.call_id, bytearray())
+            parts += stub
+            if len(parts) > ANSWER_MAX_BYTES:
+                raise MalformedPdu(f"more than {ANSWER_MAX_BYTES} bytes")
             if not pdu.is_last:
                 return
-            result: Any = b"".join(self._parts.pop(pdu.call_id))
+            result: Any = self._parts.pop(pdu.call_id)
         elif pdu.kind is PduType.FAULT and self._contexts and self._provider_or_open(pdu):
             self._settle(pdu.call_id, error=Fault(parse_fault(pdu)))
             return
@@ -296,3 +319,13 @@ class RpcClient(asyncio.Protocol):
         buffers = Buffers(pdu.header + head, body, trailer.raw)
         body = self._provider.unprotect(self._level, buffers, trailer.token, signs_header=True)
         return body[: len(body) - trailer.pad_length]
+
+
+def _bind_ack(answer: Pdu) -> BindAck:
+    try:
+        ack = parse_bind_ack(answer)
+    except MalformedPdu as error:
+        raise RpcFailed(f"the answer to the bind cannot be read: {error}") from error
+    if ack.fragment_max < FRAGMENT_LEAST_BYTES:
+        raise RpcFailed(f"fragments of {ack.fragment_max} bytes; {FRAGMENT_LEAST_BYTES} is least")
+    return ack

@@ -1,6 +1,6 @@
 """A client of DCOM: for event sinks, our tools and tests, and to try any server.
 
-It does not ping: objects that it holds for longer than three ping periods are the server's again.
+Objects that it holds for longer than three ping periods without a ping are the server's again.
 """
 
 import re
@@ -17,7 +17,7 @@ from qm.rpc.dcom.runtime.objref import Bindings, Objref, parse_objref, parse_sta
 from qm.rpc.dcom.runtime.orpc import OrpcThis
 from qm.rpc.dcom.runtime.properties import Wanted, parse_reply, write_wanted
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN, InterfaceRef
-from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER
+from qm.rpc.dcom.runtime.resolver import COMPLEX_PING, IOBJECTEXPORTER, RESOLVE_2, SIMPLE_PING
 from qm.rpc.interface import Interface
 from qm.rpc.pdu.codes import AuthLevel, AuthType
 from qm.rpc.security.provider import Provider
@@ -30,6 +30,8 @@ _TCP: Final = 7
 _FAILURE: Final = 0x8000_0000
 _BINDING: Final = re.compile(r"(?P<host>[^\[\]]+)\[(?P<port>\d{1,5})\]")
 _CAUSALITY_BYTES: Final = 16
+_FIRST_OF_SET: Final = 1
+"""Sequence number of the ping that makes a set."""
 
 
 class Logon(msgspec.Struct, frozen=True):
@@ -53,7 +55,13 @@ class Server:
         self._resolver: RpcClient | None = None
         self._objects: RpcClient | None = None
         self._causality = secrets.token_bytes(_CAUSALITY_BYTES)
+        self._ping_set = 0
         self.ipid_rem_unknown: Guid = b""
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether there is a connection to the exporter, or was one until now."""
+        return self._objects is not None
 
     async def _connected(self, host: str, port: int, *interfaces: Interface) -> RpcClient:
         client = await RpcClient().connect(host, port)
@@ -110,12 +118,21 @@ class Server:
 
     async def resolve(self, oxid: int) -> None:
         """Find the exporter of an OXID. Raises ComError, Fault, RpcFailed."""
-        client = await self.resolver()
-        given = [oxid, 1, [_TCP]]
-        bindings, ipid, _, _, status = await client.call(IOBJECTEXPORTER, 4, given)
+        bindings, ipid, _, _, status = await self._ask(RESOLVE_2, [oxid, 1, [_TCP]])
         if status:
             raise ComError(status)
         await self.reach(bindings, ipid)
+
+    async def _ask(self, opnum: int, given: list[Any]) -> list[Any]:
+        """Ask the resolver; over another connection next time if this one fails."""
+        client = await self.resolver()
+        try:
+            return list(await client.call(IOBJECTEXPORTER, opnum, given))
+        except RpcFailed:
+            client.close()
+            if self._resolver is client:
+                self._resolver = None
+            raise
 
     async def reach(self, bindings: Bindings, ipid_rem_unknown: Guid) -> None:
         """Connect to an exporter, at its first binding that answers. Raises RpcFailed."""
@@ -158,6 +175,8 @@ class Server:
         """Return other interfaces of an object, or why there is none."""
         given = (ipid, refs, len(iids), list(iids))
         results, _ = await self.call(self.ipid_rem_unknown, IREMUNKNOWN, 3, given)
+        if len(results) != len(iids):
+            raise RpcFailed(f"{len(results)} answers about {len(iids)} interfaces")
         return [
             status if status & _FAILURE else parse_standard(raw, iid)
             for iid, (status, raw) in zip(iids, results, strict=True)
@@ -167,6 +186,33 @@ class Server:
         """Give references back."""
         given = [InterfaceRef(one.ipid, one.public_refs, 0) for one in refs]
         await self.call(self.ipid_rem_unknown, IREMUNKNOWN, 5, (len(given), given))
+
+    async def ping(self, oid: int) -> None:
+        """Keep an object alive: once in a ping period [MS-DCOM 3.2.6.1].
+
+        A resolver that was started anew does not know the set, and is given another one. Raises
+        ComError for an object that is gone, Fault, RpcFailed.
+        """
+        if self._ping_set:
+            (status,) = await self._ask(SIMPLE_PING, [self._ping_set])
+            if not status:
+                return
+        given = [0, _FIRST_OF_SET, 1, 0, [oid], None]
+        self._ping_set, _, status = await self._ask(COMPLEX_PING, given)
+        if status:
+            raise ComError(status)
+
+    async def unping(self, oid: int) -> None:
+        """Have an object kept alive no more. Raises Fault, RpcFailed."""
+        number, self._ping_set = self._ping_set, 0
+        if number:
+            await self._ask(COMPLEX_PING, [number, _FIRST_OF_SET + 1, 0, 1, None, [oid]])
+
+    def leave(self) -> None:
+        """Close the connection to the exporter: `resolve` makes another one."""
+        if self._objects is not None:
+            self._objects.close()
+            self._objects = None
 
     def close(self) -> None:
         """Close the connections."""

@@ -7,7 +7,7 @@ nobody can have this node knock on other doors.
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -36,14 +36,14 @@ from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.client import Logon, Server
 from qm.rpc.dcom.hresults import ComError, Hresult
-from qm.rpc.dcom.limits import SINKS_PER_CALLER_MAX
+from qm.rpc.dcom.limits import PING_PERIOD_S, SINKS_PER_CALLER_MAX
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.members import Done, executed
 from qm.rpc.dcom.mqac.threads import LoopRunner, Threads, Work
 from qm.rpc.dcom.mqac.values import signed
 from qm.rpc.dcom.runtime.exporter import Owner
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, NULL
-from qm.rpc.dcom.runtime.objref import Bindings, Objref
+from qm.rpc.dcom.runtime.objref import NO_PING, Bindings, Objref
 from qm.rpc.dcom.runtime.orpc import orpc_interface
 from qm.rpc.interface import Fault, Interface
 
@@ -71,9 +71,14 @@ class SinkPlace(msgspec.Struct, frozen=True):
 class Sink:
     """A client's sink, reached."""
 
-    def __init__(self, server: Server, ref: Objref) -> None:
+    def __init__(self, server: Server, given: Objref, ref: Objref, address: str) -> None:
+        """`given`: what the client named it by. `ref`: the interface that is called."""
         self.server = server
+        self.given = given
         self.ref = ref
+        self.address = address
+        self.pinging: asyncio.Task[None] | None = None
+        """Keeps it alive, unless its reference says that it needs no pings (RP-A66)."""
 
     @property
     def interface(self) -> Interface:
@@ -203,6 +208,7 @@ class Sinks:
         refer: Refer,
         waits: Waits,
         metrics: Metrics,
+        ping_period_s: float = PING_PERIOD_S,
     ) -> None:
         """`resolver_port`: of clients."""
         self._loop = asyncio.get_running_loop()
@@ -212,6 +218,7 @@ class Sinks:
         self._port = resolver_port
         self._refer = refer
         self._waits = waits
+        self._ping_period_s = ping_period_s
         self._events = metrics.counter("quorate_dcom_events_total")
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: dict[Owner, int] = {}
@@ -232,7 +239,7 @@ class Sinks:
                 await server.resolve(ref.oxid)
                 for one in await server.query(ref.ipid, *wanted):
                     if isinstance(one, Objref):
-                        return Sink(server, one)
+                        return self._held(Sink(server, ref, one, address))
         except (RpcFailed, Fault, TimeoutError) as error:
             server.close()
             self._events.labels("unreachable").inc()
@@ -241,14 +248,32 @@ class Sinks:
         server.close()
         raise MqError(CONNECT_E_CANNOTCONNECT, "the sink has neither the events nor IDispatch")
 
+    def _held(self, sink: Sink) -> Sink:
+        if not sink.given.flags & NO_PING:
+            sink.pinging = self._begin(self._keep(sink))
+        return sink
+
+    async def _keep(self, sink: Sink) -> None:
+        """Ping a sink's object: its computer would let go of it after three periods without."""
+        while True:
+            try:
+                await sink.server.ping(sink.given.oid)
+            except (RpcFailed, Fault, ComError) as error:
+                self._events.labels("unpinged").inc()
+                logger.debug("the sink at %s was not pinged: %s", sink.address, error)
+            await asyncio.sleep(self._ping_period_s)
+
     def leave(self, sink: Sink) -> None:
         """Give a sink up."""
         self._loop.call_soon_threadsafe(self._begin, self._leave(sink))
 
     async def _leave(self, sink: Sink) -> None:
+        if sink.pinging is not None:
+            sink.pinging.cancel()
         try:
             async with asyncio.timeout(CONNECT_S):
-                await sink.server.release(sink.ref)
+                await sink.server.release(sink.ref, sink.given)
+                await sink.server.unping(sink.given.oid)
         except (RpcFailed, Fault, TimeoutError):
             pass  # its client notices that it is not pinged
         finally:
@@ -311,8 +336,13 @@ class Sinks:
                 arguments = arguments_of([Variant(VarType.DISPATCH, pointer), *numbers])
                 dispid = ARRIVED if status is None else ARRIVED_ERROR
                 given = [dispid, NULL, _LCID, InvokeFlag.METHOD, arguments, 0, [], []]
+                if not sink.server.is_reached:
+                    await sink.server.resolve(sink.ref.oxid)
                 await sink.server.call(sink.ref.ipid, sink.interface, 6, given, CONNECT_S)
-            except (RpcFailed, Fault, ComError) as error:
+            except RpcFailed as error:
+                sink.server.leave()  # a connection that stood still may be gone on its way
+                logger.debug("a sink of %s failed: %s", event.place.owner.name, error)
+            except (Fault, ComError) as error:
                 logger.debug("a sink of %s failed: %s", event.place.owner.name, error)
             else:
                 self._events.labels("delivered").inc()
@@ -320,15 +350,16 @@ class Sinks:
         self._events.labels("failed").inc()
         logger.info("a sink of %s was given up", event.place.owner.name)
 
-    def _begin(self, work: Any) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("telling a sink failed", exc_info=task.exception())
+            logger.error("telling or pinging a sink failed", exc_info=task.exception())
 
     def close(self) -> None:
         """Tell no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any
@@ -66,7 +67,11 @@ class Sink:
     def __init__(self) -> None:
         self.told: list[tuple[int, list[Variant]]] = []
         self.failures = 0
-        self.released = 0
+        self.released: list[list[tuple[bytes, int]]] = []
+        self.pings: list[list[Any]] = []
+        self.sets = itertools.count(40)
+        self.is_forgetful = False
+        """Whether it has no ping sets, as if its computer had been started anew."""
         self.is_foreign = False
         """Whether it has no interface of sinks."""
 
@@ -87,8 +92,17 @@ class Sink:
         return [None, found, Hresult.S_FALSE]
 
     def release(self, call: Call, given: list[Any]) -> list[Any]:
-        self.released += 1
+        self.released.append([(one.ipid, one.public) for one in given[2]])
         return [None, 0]
+
+    def complex_ping(self, call: Call, given: list[Any]) -> list[Any]:
+        self.pings.append(given)
+        self.is_forgetful = False
+        return [given[0] or next(self.sets), 0, 0]
+
+    def simple_ping(self, call: Call, given: list[Any]) -> list[Any]:
+        self.pings.append(given)
+        return [1912 if self.is_forgetful else 0]
 
     def invoke(self, call: Call, given: list[Any]) -> list[Any]:
         assert call.request.object_uuid == SINK
@@ -208,7 +222,7 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
             assert again == [CONNECT_E_NOCONNECTION]
 
             async def is_released() -> bool:
-                return told.released == 1
+                return len(told.released) == 1
 
             await eventually(is_released)
             await program.send("later")
