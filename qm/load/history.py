@@ -6,11 +6,8 @@ contract 10). Senders use MSMQ, receivers the data plane; servers' own counters 
 
 from enum import Enum
 from pathlib import Path
-from typing import Final
 
 import msgspec
-
-HISTORY_VERSION: Final = 1
 
 
 class EventKind(Enum):

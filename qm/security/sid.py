@@ -76,11 +76,9 @@ def is_guest(sid: Sid) -> bool:
 
 
 EVERYONE: Final[Sid] = sid_from_text("S-1-1-0")
-CREATOR_OWNER: Final[Sid] = sid_from_text("S-1-3-0")
 OWNER_RIGHTS: Final[Sid] = sid_from_text("S-1-3-4")
 ANONYMOUS: Final[Sid] = sid_from_text("S-1-5-7")
 AUTHENTICATED_USERS: Final[Sid] = sid_from_text("S-1-5-11")
-LOCAL_SYSTEM: Final[Sid] = sid_from_text("S-1-5-18")
 
 
 ADMINISTRATORS: Final[Sid] = sid_from_text("S-1-5-32-544")

@@ -13,9 +13,6 @@ OPEN_POSITIONS_MAX_COUNT: Final = 0x4000
 # wrap (QB-A7). The margin below 0xFFFF is the largest window.
 RECYCLE_AFTER_COUNT: Final = 0xFFFF - OPEN_POSITIONS_MAX_COUNT
 
-# The largest packet that a state before OPEN has a use for: EstablishConnection (2.2.3).
-HANDSHAKE_PACKET_MAX_BYTES: Final = 572
-
 # Arrivals handed out and not yet committed. Above this the session asks its edge to stop reading
 # (`Session.reading_paused`) until half of it is committed; the peer's TCP window then closes.
 UNCOMMITTED_MAX_BYTES: Final = 0x0040_0000

@@ -16,7 +16,7 @@ from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck
 from qm.wire.packets.framer import Framer, frame_packet
 from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
 from qm.wire.packets.packet import Packet, write_packet
-from qm.wire.packets.peek import effective_priority, expiry_time, peek_head
+from qm.wire.packets.peek import effective_priority, peek_head
 from qm.wire.packets.user_message import UserMessage
 from qm.wire.structures.identifiers import TxSequenceId
 from tests.unit.wire import raw
@@ -66,9 +66,10 @@ def test_every_packet_starts_with_16_bytes_of_base_header() -> None:
     for time_to_reach_queue in (0, 0xFFFF_FFFE, 0xFFFF_FFFF):
         message = msgspec.structs.replace(PLAIN, time_to_reach_queue=time_to_reach_queue)
         assert raw.written(message)["BaseHeader"]["TimeToReachQueue"] == time_to_reach_queue
-    assert expiry_time(peek_head(write_packet(PLAIN), 0)) is None
+    assert peek_head(write_packet(PLAIN), 0).time_to_reach_queue == 0xFFFF_FFFF
     dated = raw.message(raw.user(sent_time=1000), raw.properties(), time_to_reach_queue=0xFFFF_FFFE)
-    assert expiry_time(peek_head(dated, 0)) == 1000 + 0xFFFF_FFFE
+    head = peek_head(dated, 0)
+    assert (head.sent_time, head.time_to_reach_queue) == (1000, 0xFFFF_FFFE)
     # Each flag by itself, in whole packets.
     debug = bytes.fromhex("01000000") + raw.GUID_A
     for flags in (*range(8), 0x10, 0x20, 0x120, 0x137):

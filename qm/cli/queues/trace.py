@@ -54,7 +54,6 @@ _NOTES: Final = {
 _ENDS_ACKNOWLEDGED: Final = frozenset(
     {"received", "expired", "purged", "queue_deleted", "rejected", "failed"}
 )
-_PA: Final = 1
 _FIRST, _LAST = 0, 1 << 62
 """Places of what is first or last, whatever its time."""
 

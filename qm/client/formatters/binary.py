@@ -44,7 +44,6 @@ _NUMBERS: Final[Mapping[int, Struct]] = MappingProxyType(
 )
 _LENGTH_MAX_BYTES: Final = 5
 _MEMBERS_MAX: Final = 16
-_TICKS_PER_S: Final = 10_000_000
 _EPOCH: Final = datetime(1, 1, 1)  # noqa: DTZ001  # ticks carry their kind beside them
 _KIND_SHIFT: Final = 62
 _KIND_UTC: Final = 1

@@ -10,7 +10,6 @@ from qm.names.errors import QueueNameError
 from qm.names.format_name import (
     DistributionListName,
     FormatName,
-    MachineName,
     MulticastName,
     MultipleElementName,
     PrivateName,
@@ -110,11 +109,6 @@ def is_send_only(format_name: str) -> bool:
         return True
     several = MultipleElementName | MulticastName | DistributionListName
     return isinstance(parsed_format_name(format_name), several)
-
-
-def is_machine_name(format_name: str) -> bool:
-    """Whether a name means a queue of a queue manager's own. Raises MqError."""
-    return isinstance(parsed_format_name(format_name), MachineName)
 
 
 def element_names(format_name: str) -> list[str]:

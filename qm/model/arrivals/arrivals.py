@@ -337,7 +337,7 @@ class Arrivals:
         return _ACCEPTED
 
     def _is_expired(self, arrival: Arrival) -> bool:
-        """Whether the message took longer than its time to reach the queue (QB-A41)."""
+        """Whether the message took longer than its time to reach the queue (QB-A41, MQ-A28)."""
         lifetime_s = arrival.time_to_reach_queue
         age_s = self._ledger.now_ms // 1000 - arrival.sent_time
         return lifetime_s != TIME_INFINITE_S and age_s > lifetime_s

@@ -37,7 +37,6 @@ from qm.wire.headers.user_header import (
     QUEUE_TYPE_MASK,
     RQ_SHIFT,
 )
-from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.structures.queue_name import (
     DIRECT_COUNT_SIZE_BYTES,
     QUEUE_TYPE_DIRECT,
@@ -148,16 +147,6 @@ def peek_destination(buffer: Buffer, offset: int, head: Head) -> bytes:
     if queue_type == QUEUE_TYPE_NONE:
         return prefix
     return prefix + head.queue_manager_address + take(buffer, start, start + _PRIVATE_ID_SIZE_BYTES)
-
-
-def expiry_time(head: Head) -> int | None:
-    """Return when the packet expires on its way, seconds since 1970 UTC; None: never.
-
-    The packet is expired once the time is greater (MS-MQMQ 2.2.19.1); a SentTime in the future
-    only moves that moment (MQ-A28).
-    """
-    time_to_reach_queue = head.time_to_reach_queue
-    return None if time_to_reach_queue == TIME_INFINITE_S else head.sent_time + time_to_reach_queue
 
 
 def transaction_header_offset(buffer: Buffer, offset: int, head: Head) -> int:

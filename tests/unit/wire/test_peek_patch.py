@@ -26,7 +26,6 @@ from qm.wire.packets.patch import (
 )
 from qm.wire.packets.peek import (
     effective_priority,
-    expiry_time,
     is_transactional,
     peek_destination,
     peek_head,
@@ -109,21 +108,6 @@ def test_a_key_never_reaches_beyond_its_packet() -> None:
         packet[64:66] = count.to_bytes(2, "little")
         key = peek_destination(bytes(packet) + b"\xaa" * 70_000, 0, peek_head(packet, 0))
         assert key == b"\x07" + (bytes(packet[66:]) if count == 0xFFFF else b"")
-
-
-def test_expiry_is_signed_and_may_be_never() -> None:
-    def expiry(sent_time: int, time_to_reach_queue: int) -> int | None:
-        packet = raw.message(
-            raw.user(sent_time=sent_time),
-            raw.properties(),
-            time_to_reach_queue=time_to_reach_queue,
-        )
-        return expiry_time(peek_head(packet, 0))
-
-    assert expiry(1000, 60) == 1060
-    assert expiry(1000, 0) == 1000
-    assert expiry(0xFFFF_FFFF, 0xFFFF_FFFE) == 0x1_FFFF_FFFD
-    assert expiry(1000, 0xFFFF_FFFF) is None
 
 
 sequences = st.tuples(

@@ -26,11 +26,7 @@ from qm.rpc.ndr.types import (
     settle,
 )
 
-DISPID_VALUE: Final = 0
-"""The default member."""
-DISPID_UNKNOWN: Final = -1
 DISPID_PROPERTYPUT: Final = -3
-DISPID_NEWENUM: Final = -4
 
 
 class InvokeFlag(IntFlag):

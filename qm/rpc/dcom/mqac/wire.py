@@ -73,8 +73,6 @@ _OUT: Final[Mapping[str, tuple[Type[Any], Any]]] = {
 _UNSERVED: Final = frozenset({"IEnumConnections", "_DMSMQEventEvents"})
 """Interfaces that no object here has: EnumConnections is refused, as the text allows, and the
 events are the client's."""
-FIRST_OWN_OPNUM: Final = 7
-"""Of interfaces that derive from IDispatch."""
 
 
 def in_type(parameter: Parameter) -> Type[Any]:

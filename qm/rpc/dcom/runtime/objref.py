@@ -11,7 +11,6 @@ import msgspec
 from typing_extensions import override
 
 from qm.rpc.dcom.limits import OBJREF_MAX_BYTES, STRING_BINDINGS_MAX
-from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
 from qm.rpc.ndr.streams import BadStub, Reader, Writer
 from qm.rpc.ndr.types import Type
 from qm.wire.guid import Guid
@@ -136,11 +135,6 @@ def parse_objref(raw: bytes) -> Objref | CustomRef:
     except error:
         raise BadObjref("it is too short") from None
     return msgspec.structs.replace(standard, resolver=parse_units(units, security))
-
-
-def null_objref() -> bytes:
-    """Return a reference to nothing, for tests of what must be refused."""
-    return write_objref(Objref(IID_IUNKNOWN, 0, 0, bytes(16), 0))
 
 
 def parse_units(units: bytes, security: int) -> Bindings:

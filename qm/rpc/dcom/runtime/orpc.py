@@ -30,7 +30,6 @@ MINOR: Final = 7
 """COMVERSION of this node."""
 VERSION: Final = Struct("<HH")
 _THIS: Final = {order: Struct(order + "HHII16s") for order in "<>"}
-_CID_AT: Final = 12
 _GUID_BYTES: Final = 16
 
 
