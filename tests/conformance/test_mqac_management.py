@@ -393,6 +393,10 @@ def test_a_queue_s_journal(service: MSMQService) -> None:
     assert (local.JournalMessageCount, local.MessageCount) == (1, 1)
     # Their bodies are of one length.
     assert local.BytesInJournal * 2 == local.BytesInQueue * 2 == both > 0
+    # One that is no longer kept is as remote management tells of it (RP-A51).
+    info.Journal = 0
+    info.Update()
+    assert (local.JournalMessageCount, local.BytesInJournal) == (1, 0)
     big = 1 << 40
     management, _ = scripted(service, BYTES_IN_JOURNAL=big, JOURNAL_MESSAGE_COUNT=3)
     assert management.queue_management().BytesInJournal == big

@@ -203,7 +203,10 @@ _OF_LOCAL: Final[Mapping[OfQueue, Callable[[_Local], Any]]] = {
     OfQueue.MESSAGE_COUNT: lambda found: found[1].message_count,
     OfQueue.BYTES_IN_QUEUE: lambda found: found[1].total_bytes,
     OfQueue.JOURNAL_MESSAGE_COUNT: lambda found: found[0].journal_of(found[1]).message_count,
-    OfQueue.BYTES_IN_JOURNAL: lambda found: found[0].journal_of(found[1]).total_bytes,
+    # What is left in one that is no longer kept is counted, but has no size [MS-MQMR 3.1.4.1].
+    OfQueue.BYTES_IN_JOURNAL: lambda found: (
+        found[0].journal_of(found[1]).total_bytes if found[1].is_journaling else 0
+    ),
     OfQueue.STATE: lambda found: _LOCAL_STATE,
     OfQueue.EOD_SOURCE_INFO: lambda found: found[0].senders_to(found[1]),
 }
