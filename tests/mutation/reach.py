@@ -29,7 +29,9 @@ class Reach:
         self._root = root.resolve()
 
     def tests_of(self, file: str, line: int) -> list[str]:
-        """Return the tests that execute the line, or any of its file if only an import does.
+        """Return the tests that execute the line, or any of its file if only an import does, and
+        those of the module that is named as the file: what an earlier test left in a cache, they
+        do not execute.
 
         Nearest first, then the quickest, until BUDGET_S is spent.
         """
@@ -39,6 +41,7 @@ class Reach:
             names = {name for contexts in by_line.values() for name in contexts if name}
         if not names:  # a module of values alone
             names = set(self.took_s)
+        names |= {name for name in self.took_s if _parts(_module(name))[-1] == _parts(file)[-1]}
         return affordable(names - self.failed, file, self.took_s)
 
 
@@ -57,7 +60,7 @@ def affordable(names: set[str], file: str, took_s: dict[str, float]) -> list[str
 
 def nearness(test: str, file: str) -> int:
     """Return how many names of folders and modules a test shares with a file."""
-    of_test = _parts(test.partition("::")[0].removeprefix("tests/unit/").replace("test_", ""))
+    of_test = _parts(_module(test))
     of_file = _parts(file.removeprefix("qm/"))
     shared = 0
     for one, other in zip(of_test, of_file, strict=False):
@@ -65,6 +68,11 @@ def nearness(test: str, file: str) -> int:
             break
         shared += 1
     return shared + (of_test[-1] == of_file[-1])
+
+
+def _module(test: str) -> str:
+    """Return the path of the file that a test's module is named after, as far as it tells."""
+    return test.partition("::")[0].removeprefix("tests/unit/").replace("test_", "")
 
 
 def _parts(path: str) -> Sequence[str]:

@@ -340,6 +340,18 @@ def test_a_log_that_continues_the_snapshot_is_kept() -> None:
     assert Node(disk).stands_at() == (50, 0, 59)
 
 
+def test_a_log_that_begins_just_behind_the_snapshot_is_kept() -> None:
+    disk = Disk()
+    node = Node(disk)
+    node.log.append(HardState(2, None, 0), entries(1, 60, 2))
+    sync(node.log)
+    node.log.compact(SnapshotMeta(51, 2, MEMBERS, 1))
+    sync(node.log)
+    node.receive(50)
+    node.receiver.finish()
+    assert Node(disk).stands_at() == (50, 51, 59)
+
+
 def test_a_log_of_another_term_is_dropped() -> None:
     disk = Disk()
     node = Node(disk)

@@ -127,6 +127,20 @@ def test_a_lost_header_is_rebuilt_so_that_the_log_links_up(index: int) -> None:
     assert reopened(disk, log).entries(1, LAST + 1, READ_ALL) == entries(1, LAST + 1, size=SIZE)
 
 
+def test_a_lost_header_at_the_end_of_any_file_is_rebuilt() -> None:
+    log = filled(Disk())
+    last = {place(log, index)[0]: index for index in range(1, LAST + 1)}
+    assert len(last) > 3
+    for index in last.values():
+        disk = Disk()
+        log = filled(disk)
+        name, offset, length = place(log, index)
+        spoil(disk.root, name, offset, offset + RECORD_HEADER_BYTES + length)
+        repair(log, entries(index, index + 1, size=SIZE))
+        assert scrubbed(log) == []
+        assert reopened(disk, log).entries(1, LAST + 1, READ_ALL) == entries(1, LAST + 1, size=SIZE)
+
+
 @pytest.mark.parametrize(("index", "before"), [(1, None), (17, 16), (29, 28), (59, 58)])
 def test_a_rebuilt_header_claims_no_more_was_synced_than_the_one_before_it(
     index: int, before: int | None

@@ -24,6 +24,11 @@ class Wires(StreamTransport):
         super().__init__(CLUSTER, A, events, lambda n: 0)
         self.writes: list[tuple[NodeId, bytes]] = []
         self.ends: list[asyncio.Future[None]] = []
+        self.streams: list[Stream] = []
+        self.is_dialed_in_vain = False
+        self.probed: list[str] = []
+        self.probes_last = False
+        """Whether a probe has no answer."""
 
     async def _listen(self) -> None:
         pass
@@ -47,7 +52,10 @@ class Wires(StreamTransport):
             if not ended.done():
                 ended.set_result(None)
 
-        yield Stream(read, write, cancel, is_dialed=True)
+        if self.is_dialed_in_vain:
+            raise ConnectionRefusedError("nobody is there")
+        self.streams.append(Stream(read, write, cancel, is_dialed=True))
+        yield self.streams[-1]
 
     def open_snapshot(self, peer: NodeId, address: str) -> SnapshotCall:  # type: ignore[override]
         raise AssertionError("no snapshot is sent here")
@@ -56,6 +64,9 @@ class Wires(StreamTransport):
         return address
 
     async def is_refused(self, place: object) -> bool:
+        self.probed.append(str(place))
+        if self.probes_last:
+            await asyncio.get_running_loop().create_future()
         return False
 
     def written_to(self) -> list[NodeId]:
@@ -108,6 +119,23 @@ def test_what_comes_while_a_frame_is_written_shares_the_next() -> None:
         metrics = wires.metrics.peer(B)
         await until(lambda: metrics.frames_sent_total == 2, lambda: metrics.frames_sent_total)
         assert metrics.envelopes_sent_total == 3
+
+    between_wires(body)
+
+
+def test_one_probe_at_a_time_looks_whether_a_lost_peer_refuses() -> None:
+    async def body(wires: Wires, events: Recorder) -> None:
+        wires.probes_last = True
+        wires.is_dialed_in_vain = True
+        for stream in wires.streams:
+            stream.cancel()
+        metrics = wires.metrics.peer(B)
+        await until(lambda: wires.probed, lambda: events.states)
+        before = metrics.dials_failed_total
+        await until(
+            lambda: metrics.dials_failed_total >= before + 2, lambda: metrics.dials_failed_total
+        )
+        assert sorted(wires.probed) == ["b", "c"]
 
     between_wires(body)
 

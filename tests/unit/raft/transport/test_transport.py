@@ -164,6 +164,7 @@ class TestTransport:
             await world.stop(B)
             await until(lambda: len(a.states) == 3, lambda: a.states)
             assert a.states == [(B, CONNECTED), (B, LOST), (B, REFUSED)]
+            assert world.nodes[A].metrics.peer(B).refusals_seen_total == 1
             world.nodes[A].send([heartbeat(A, B, 1)])
             assert world.nodes[A].metrics.peer(B).envelopes_dropped_total == 1
 
