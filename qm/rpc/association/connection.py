@@ -58,6 +58,7 @@ from qm.rpc.pdu.header import (
     Pdu,
     Trailer,
     WrongVersion,
+    call_id_at_start,
     fragment_length,
     parse_pdu,
     write_header,
@@ -70,7 +71,6 @@ _STUB_ALIGNMENT_BYTES: Final = 16
 """Of every fragment but the last of a protected answer, and of its trailer (RP-A2)."""
 _FRAGMENT_ALIGNMENT_BYTES: Final = 8
 _KIND_AT: Final = 2
-_CALL_ID_AT: Final = 12
 _WHOLE: Final = PduFlag.FIRST | PduFlag.LAST
 
 
@@ -169,7 +169,7 @@ class Connection:
     def _malformed(self, text: str, pdu: Pdu | None) -> None:
         """End the connection because of a PDU; None: the one at the head of the buffer."""
         if pdu is None:
-            call_id = int.from_bytes(self._buffer[_CALL_ID_AT : _CALL_ID_AT + 4], "little")
+            call_id = call_id_at_start(self._buffer)
             is_call = self._buffer[_KIND_AT : _KIND_AT + 1] == bytes((PduType.REQUEST,))
         else:
             call_id, is_call = pdu.call_id, pdu.kind is PduType.REQUEST

@@ -17,6 +17,7 @@ _TRAILERS: Final = {order: Struct(order + "BBBBI") for order in ("<", ">")}
 _LENGTHS: Final = {order: Struct(order + "H") for order in ("<", ">")}
 _LENGTH_AT: Final = 8
 _DREP_AT: Final = 4
+_CALL_ID_AT: Final = 12
 _UNPADDED_BYTES: Final = 8
 """Of a body: sizes of a bind, head of a request. Padding cannot reach into them."""
 
@@ -82,6 +83,13 @@ def fragment_length(buffer: bytes | bytearray | memoryview) -> int:
     if length < HEADER_SIZE_BYTES:
         raise MalformedPdu(f"frag_length {length} is shorter than a header")
     return length
+
+
+def call_id_at_start(buffer: bytes | bytearray) -> int:
+    """Return the call id of a PDU that is not read any further, as far as its header is there."""
+    is_big = buffer[_DREP_AT : _DREP_AT + 1] < DREP_LITTLE[:1]
+    raw = buffer[_CALL_ID_AT:HEADER_SIZE_BYTES]
+    return int.from_bytes(raw, "big" if is_big else "little")
 
 
 def parse_pdu(raw: bytes) -> Pdu:

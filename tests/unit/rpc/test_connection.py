@@ -34,6 +34,16 @@ from tests.unit.rpc.dialogue import (
 )
 from tests.unit.rpc.vectors import vector
 
+PROPOSAL = Proposal(0, ECHO.syntax, (NDR20,))
+NO_BINDS = (
+    *(PduType.REQUEST, PduType.ALTER_CONTEXT, PduType.AUTH3),
+    *(PduType.CO_CANCEL, PduType.ORPHANED, PduType.SHUTDOWN),
+)
+OF_SERVERS = (
+    *(PduType.RESPONSE, PduType.FAULT, PduType.BIND_ACK, PduType.BIND_NAK),
+    PduType.ALTER_CONTEXT_RESPONSE,
+)
+
 
 @pytest.mark.spec(
     "RP-C706-12.6.4.3-01",
@@ -392,6 +402,26 @@ def test_another_version_is_refused_as_in_the_vector() -> None:
         assert (nak.kind, nak.flags, nak.call_id) == (PduType.BIND_NAK, WHOLE, 0x01020304)
         assert nak.header[4:12] == b"\x10\0\0\0" + struct.pack("<HH", 24, 0)
         assert nak.body[:5] == b"\0\0\1\5\0"
+    # Whatever is refused, and in whichever byte order it came.
+    bind = write_bind(PduType.BIND, 0x01020304, Bind(5840, 5840, 7, (PROPOSAL,)))
+    unknown = Trailer(99, 5, 1, b"token")
+    for raw in (
+        bind,  # of an association that is not there
+        write_bind(PduType.BIND, 0x01020304, Bind(5840, 5840, 0, (PROPOSAL,)), unknown),
+        *(write_pdu(kind, WHOLE, 0x01020304, bytes(8)) for kind in NO_BINDS),
+        write_header(PduType.BIND, WHOLE, 0x01020304, 15),
+        write_header(PduType.BIND, WHOLE, 0x01020304, 0xFFFF),
+        struct.pack(">4B4sHHI", 5, 0, 11, 3, bytes(4), 24, 0, 0x01020304) + bytes(8),
+        struct.pack(">4B4sHHI", 5, 0, 11, 3, bytes(4), 15, 0, 0x01020304),
+        struct.pack(">4B4sHHI", 5, 0, 11, 3, bytes(4), 0xFFFF, 0, 0x01020304),
+        struct.pack(">4B4sHHI", 4, 0, 11, 3, bytes(4), 16, 0, 0x01020304),
+    ):
+        refused_client = Client()
+        (nak,) = refused_client.send(raw)
+        assert (nak.kind, nak.flags, nak.call_id) == (PduType.BIND_NAK, WHOLE, 0x01020304)
+        assert nak.header[4:12] == b"\x10\0\0\0" + struct.pack("<HH", 24, 0)
+        assert nak.body[2:5] == b"\1\5\0"
+        assert refused_client.connection.is_closing
 
 
 @pytest.mark.spec("RP-RPCE-2.2.1.1.7-02", "RP-RPCE-3.3.3.5.3-01")
@@ -433,6 +463,30 @@ def test_what_cannot_be_a_pdu_ends_the_connection(head: bytes) -> None:
     client.bound()
     assert status_of(client.send(head)) == 0x1C01000B
     assert client.connection.is_closing
+    early = Client()
+    (nak,) = early.send(head)
+    assert nak.kind is PduType.BIND_NAK
+    assert early.connection.is_closing
+    assert early.connection.association is None
+
+
+@pytest.mark.spec("RP-RPCE-3.3.3.5.7-01")
+def test_what_cannot_be_now_ends_the_connection() -> None:
+    for kind in NO_BINDS:
+        early = Client()
+        (nak,) = early.send(write_pdu(kind, WHOLE, 2, bytes(8)))
+        assert (nak.kind, nak.call_id) == (PduType.BIND_NAK, 2), kind
+        assert early.connection.is_closing
+    for kind in OF_SERVERS:
+        client = Client()
+        client.bound()
+        assert status_of(client.send(write_pdu(kind, WHOLE, 2, bytes(24)))) == 0x1C01000B, kind
+        assert client.connection.is_closing
+    client = Client()
+    client.bound()
+    big = struct.pack(">4B4sHHI", 5, 0, 0, 3, bytes(4), 5841, 0, 0x01020304)
+    (fault,) = client.send(big)
+    assert (parse_fault(fault), fault.call_id) == (0x1C01000B, 0x01020304)
 
 
 @pytest.mark.spec("RP-OUR-limits-01")
@@ -481,6 +535,10 @@ def test_handles_belong_to_association_and_interface_until_the_last_connection_e
     assert association is not None
     handle = association.open(ECHO, held)
     assert association.find(ECHO, handle) is held
+    others = [Held() for _ in range(3)]
+    for one in others[:2]:
+        association.open(ECHO, one)
+    association.open(LOCKED, others[2])
     stranger = Client(first.offered)
     stranger.bound()
     assert stranger.connection.association is not None
@@ -492,13 +550,14 @@ def test_handles_belong_to_association_and_interface_until_the_last_connection_e
         with pytest.raises(Fault) as caught:
             other.find(interface, raw)
         assert caught.value.status == 0x1C00001A
+    first.connection.close()
+    assert held.run_downs == 0  # a connection of it is left
     second.request(5)
     call = second.call()
-    first.connection.close()
     second.connection.close()
     assert held.run_downs == 0  # a call of it goes on
     second.connection.respond(call, b"")
-    assert held.run_downs == 1
+    assert [one.run_downs for one in (held, *others)] == [1] * 4
     assert len(first.offered.associations) == 1
 
 
