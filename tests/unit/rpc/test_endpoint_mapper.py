@@ -14,6 +14,7 @@ from qm.rpc.endpoint_mapper import (
     MapIn,
     Registration,
     Tower,
+    parse_tower,
     tower_of,
 )
 from qm.rpc.interface import Fault, Interface, interface_syntax
@@ -106,6 +107,18 @@ def test_a_tower_has_five_floors() -> None:
     ndr20 = bytes.fromhex("045d888aeb1cc9119fe808002b104860")
     assert tower[27:52] == b"\x13\0\x0d" + ndr20 + b"\2\0" + b"\2\0" + b"\0\0"
     assert tower[52:59] == b"\1\0\x0b\2\0\0\0"
+    versioned = tower_of(Syntax(read, 0x0102, 0x0304), 0x0839, "192.0.2.77").octets
+    assert versioned[2:27] == b"\x13\0\x0d" + read + b"\2\1" + b"\2\0" + b"\4\3"
+    assert parse_tower(versioned) == Syntax(read, 0x0102, 0x0304)
+    for left, right in (
+        (b"\x0d" + read + b"\1", b"\0\0"),
+        (b"\x0d" + read + b"\1\0\0", b"\0\0"),
+        (b"\x0d" + read + b"\1\0", b"\0"),
+        (b"\x0d" + read + b"\1\0", b"\0\0\0"),
+        (b"\x0c" + read + b"\1\0", b"\0\0"),
+    ):
+        sides = [struct.pack("<H", len(one)) + one for one in (left, right)]
+        assert parse_tower(tower[:2] + b"".join(sides) + tower[27:]) is None
     for count in (0, 1, 4, 6, 7, 0xFFFF):
         found = mapper().map(CALL, changed(0, struct.pack("<H", count)))
         assert (found.count, found.status) == (0, NOT_REGISTERED), count

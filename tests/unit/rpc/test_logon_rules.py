@@ -65,16 +65,20 @@ def forged(
     encrypted: bytes = bytes(16),
     flags: int = 0,
     mic: bytes | None = None,
+    end: bytes = bytes(4),
 ) -> bytes:
     """A third message with a right proof and, unless it is given, the right MIC of what it says.
 
-    `domains`: as sent, and as the proof has it. `flags`: more than were offered.
+    `domains`: as sent, and as the proof has it. `flags`: more than were offered. `end`: what is
+    behind the pairs.
     """
     negotiate = client().step(b"")
     challenge = acceptor.step(negotiate)
     offered, nonce, info = parse_challenge(challenge)
     seen = parse_pairs(info) | {AvId.FLAGS: struct.pack("<I", AvId.MIC_PRESENT)} | dict(pairs or {})
     blob = write_blob(seen[AvId.TIMESTAMP], bytes(8), write_pairs(seen))
+    assert blob.endswith(bytes(8)), "the last pair, and four bytes"
+    blob = blob[:-4] + end
     key = response_key(nt_hash("S3cret!"), user, domains[1])
     proof = proof_of(key, nonce, blob)
     exported = rc4(session_key(key, proof), encrypted)
@@ -257,6 +261,10 @@ def test_the_answer_to_a_challenge_with_a_time_has_a_mic_and_an_empty_first_resp
     assert acceptor.identity.name == "alice"
     # A first response of 24 zero bytes, or none: both are taken.
     assert length in (0, 24)
+    assert blob.endswith(bytes(4) + write_pairs(pairs) + bytes(4))
+    for end in (b"", bytes(4)):  # of the blob of another client
+        acceptor = World().ntlm()
+        assert is_taken(acceptor, forged(acceptor, end=end))
 
 
 @pytest.mark.spec("RP-NLMP-3.2.5.1.2-07", "RP-NLMP-3.2.5.1.2-08")

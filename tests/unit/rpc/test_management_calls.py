@@ -416,6 +416,9 @@ def test_every_node_answers_alike_and_actions_hold() -> None:
             answers = [await told(name) for name in callers]
             assert answers[0] == answers[1] == answers[2]
             assert answers[0][1] == (0, ["ONHOLD", 1])
+            assert await act(callers[one.name], MACHINE, "DISCONNECT") == 0
+            everywhere = [await info(each, MACHINE, 4) for each in callers.values()]
+            assert everywhere == [(0, ["DISCONNECTED"])] * 3
             await made.harness.kill(leader.name)
             await made.harness.leader()
 
@@ -423,6 +426,7 @@ def test_every_node_answers_alike_and_actions_hold() -> None:
                 return await info(callers[other.name], queue(NOBODY), STATE)
 
             assert await eventually(state, lambda found: found[0] == 0) == (0, ["ONHOLD"])
+            assert await info(callers[other.name], MACHINE, 4) == (0, ["DISCONNECTED"])
             await made.harness.kill(one.name)
             status, values = await info(callers[other.name], queue(NOBODY), STATE, COUNT)
             assert (status, values) == (UNAVAILABLE, [None, None])
@@ -432,5 +436,16 @@ def test_every_node_answers_alike_and_actions_hold() -> None:
                 await made.harness.restart(node.name)
             again = await caller_at(await made.harness.leader())
             assert (await info(again, queue(NOBODY), STATE)) == (0, ["ONHOLD"])
+            # Whom the leader itself has answered does not hear otherwise from the next one.
+            assert await act(again, queue(NOBODY), "RESUME") == 0
+            assert await act(again, MACHINE, "CONNECT") == 0
+            await made.harness.kill((await made.harness.leader()).name)
+            last = await caller_at(await made.harness.leader())
+
+            async def connected() -> Any:
+                return await info(last, MACHINE, 4)
+
+            assert await eventually(connected, lambda found: found[0] == 0) == (0, ["CONNECTED"])
+            assert (await info(last, queue(NOBODY), STATE)) != (0, ["ONHOLD"])
 
     run(scenario())

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from qm.api.gate.operations import Link
+from qm.api.gate.operations import Link, LinkEvent
 from qm.model.queries import (
     OutgoingQueueInfo,
     SequencePlace,
@@ -20,7 +20,7 @@ from qm.pb import control_pb2, control_pb2_grpc
 from qm.rpc.remote_management.interface import QMMGMT, InfoOut
 from qm.rpc.remote_management.properties import NULL, outgoing_property
 from qm.rpc.variants import Variant
-from qm.wire.enums import VarType
+from qm.wire.enums import ConnectionStatus, VarType
 from tests.cluster.harness import free_network, run, until
 from tests.cluster.messages import batch, create_queue, propose
 from tests.unit.api.world import Client, eventually
@@ -32,6 +32,7 @@ from tests.unit.rpc.test_management_values import (
     BYTES,
     CONNECTED,
     COUNT,
+    HISTORY,
     LAST_ACK_COUNT,
     LAST_ACK_TIME,
     NEXTHOPS,
@@ -124,6 +125,29 @@ def test_each_value_of_a_link_has_its_number(known: OutgoingQueueInfo) -> None:
     idle = Link(OutgoingQueueState.CONNECTED, resend_interval_s=300)
     for number in wanted:
         assert outgoing_property(known, idle, number).value == 0, "nothing transactional"
+
+
+@pytest.mark.spec("MR-2.2.3.2-33")
+def test_each_event_of_a_link_is_a_row_of_its_history(known: OutgoingQueueInfo) -> None:
+    events = (
+        LinkEvent(ConnectionStatus.ESTABLISHING, 1_700_000_000, 0, "192.0.2.7"),
+        LinkEvent(ConnectionStatus.DNS_FAILURE, 1_700_000_005, 0xC00E0013, ""),
+        LinkEvent(ConnectionStatus.READY, 1_700_000_009, 0, "2001:db8::7"),
+    )
+    link = Link(OutgoingQueueState.CONNECTED, connection_history=events)
+    addresses = [
+        Variant(VarType.VECTOR_LPWSTR, one) for one in (["192.0.2.7"], [], ["2001:db8::7"])
+    ]
+    wanted = [
+        Variant(VarType.VECTOR_UI4, [0, 0x8000_0008, 2]),
+        Variant(VarType.VECTOR_I4, [1_700_000_000, 1_700_000_005, 1_700_000_009]),
+        Variant(VarType.VECTOR_I4, [0, 0xC00E0013 - (1 << 32), 0]),
+        Variant(VarType.VECTOR_VARIANT, addresses),
+    ]
+    told = outgoing_property(known, link, HISTORY)
+    assert told == Variant(VarType.VECTOR_VARIANT, wanted)
+    stub = QMMGMT.operations[0].gives.marshal(InfoOut([told], 0))
+    assert QMMGMT.operations[0].gives.unmarshal(stub)[0] == InfoOut([told], 0)
 
 
 @pytest.mark.spec("DM-3.1.1.4-02")

@@ -210,14 +210,20 @@ def test_wide_strings_end_in_a_nul_that_their_counts_include() -> None:
     raw = text.marshal(One("abc"))
     assert raw == struct.pack("<III", 4, 0, 4) + "abc\0".encode("utf-16-le")
     assert text.unmarshal(raw)[0].value == "abc"
-    for content in ("", "12345678"):
+    for content in ("", "12345678", "a\U0001f4ee"):
         assert text.unmarshal(text.marshal(One(content)))[0].value == content
+    units = "a\U0001f4ee\0".encode("utf-16-le")
+    assert text.marshal(One("a\U0001f4ee")) == struct.pack("<III", 4, 0, 4) + units
+    pointed = one(Unique(WideString(8)))
+    assert pointed.marshal(One("abc"))[4:] == raw, "behind the pointer"
+    assert pointed.unmarshal(b"\0\0\2\0" + raw)[0].value == "abc"
     with pytest.raises(BadStub):
         text.unmarshal(text.marshal(One("123456789")))
     for bad in (
         struct.pack("<III", 3, 0, 3) + "abc".encode("utf-16-le"),
         struct.pack("<III", 4, 0, 4) + "a\0c\0".encode("utf-16-le"),
         struct.pack("<III", 4, 1, 3) + "bc\0".encode("utf-16-le"),
+        struct.pack("<III", 3, 0, 4) + "abc\0".encode("utf-16-le"),
         struct.pack("<III", 10, 0, 10) + bytes(20),
         struct.pack("<III", 0xFFFFFFFF, 0, 0xFFFFFFFF) + b"a\0",
         struct.pack("<III", 0, 0, 0),

@@ -4,7 +4,8 @@ import struct
 
 import pytest
 
-from qm.rpc.limits import CONTEXTS_PER_CONNECTION_MAX
+from qm.rpc.interface import Fault
+from qm.rpc.limits import CALLS_PER_CONNECTION_MAX, CONTEXTS_PER_CONNECTION_MAX
 from qm.rpc.pdu.bind import NDR20, NDR64, Answer, Bind, Proposal, Syntax, parse_bind_ack, write_bind
 from qm.rpc.pdu.call import request_head, verify_trailer
 from qm.rpc.pdu.codes import AuthLevel, AuthType, BindNakReason, FaultStatus, PduFlag, PduType
@@ -170,6 +171,15 @@ def test_a_fault_has_its_status_and_neither_token_nor_more() -> None:
     plain.bound()
     assert status_of(plain.request(2, opnum=99)) == 0x1C010002
     assert status_of(plain.request(3, context_id=9)) == 0x1C010003
+    association = plain.connection.association
+    assert association is not None
+    with pytest.raises(Fault) as mismatch:
+        association.find(ECHO, bytes(range(16)))
+    assert mismatch.value.status == 0x1C00001A
+    for number in range(4, 4 + CALLS_PER_CONNECTION_MAX):
+        assert plain.request(number) == []
+    assert status_of(plain.request(1_000)) == 0x1C010014
+    assert status_of(plain.send(write_pdu(PduType.RESPONSE, WHOLE, 7, bytes(8)))) == 0x1C01000B
 
 
 @pytest.mark.spec("RP-C706-12.6.4.4-01", "RP-C706-12.6.4.1-03")
@@ -434,7 +444,11 @@ def test_a_signature_covers_header_body_padding_and_trailer() -> None:
         client = bound()
         who = client.logged_on()
         assert client.send(request(client, who, b"abcd", pad)) == []
-        assert client.call().stub == b"abcd", "without its padding"
+        call = client.call()
+        assert call.stub == b"abcd", "without its padding"
+        # The same of an answer, of any length.
+        (answer,) = client.respond(call, b"0123456789"[pad:])
+        assert verified(who, answer) == b"0123456789"[pad:]
     # A reserved byte that is not 0 is signed like the others, and says nothing.
     client = bound()
     who = client.logged_on()

@@ -147,6 +147,10 @@ def test_whoever_connects_is_judged_at_each_method() -> None:
         await create(client, journaling=True)
         await client.send(ORDERS, b"one", b"two")
         await client.receive(await client.open(ORDERS))
+        alice = await world.reader()
+        handle = await alice.open()
+        moving = await alice.open(ORDERS + ";later", 4, for_move=True)
+        seen = await alice.start(handle, PEEK_CURRENT)
         bob = await world.reader(user="bob")
         await set_rights(client, "receive_message")
         assert await refusal(bob, ORDERS) == 0
@@ -154,6 +158,15 @@ def test_whoever_connects_is_judged_at_each_method() -> None:
         await set_rights(client, "receive_journal_message")
         assert await refusal(bob, ORDERS) == DENIED
         assert await refusal(bob, ORDERS + ";JOURNAL") == 0
+        # Who uses another one's handle is judged by his own name.
+        await set_rights(client, "receive_message", "write_message", who="alice")
+        guest = await world.reader(user="bob", group_id=alice.client.group_id)
+        move = mqrr.MoveIn(handle, moving.move_context, 4 << 56 | seen.sequence, bytes(16))
+        assert (await guest.call(10, move)).status == DENIED
+        assert (await guest.call(6, mqrr.Handle(handle))).status == DENIED
+        assert (await alice.start(handle, PEEK_CURRENT)).sequence == seen.sequence
+        assert (await alice.call(10, move)).status == 0
+        assert (await alice.call(6, mqrr.Handle(handle))).status == 0
         await set_rights(client, "receive_message", "peek_message", "receive_journal_message")
         for level in (AuthLevel.CONNECT, AuthLevel.INTEGRITY):
             low = await at_level(world, level)

@@ -135,6 +135,13 @@ def test_behind_a_message_stands_where_it_is() -> None:
         assert (moved.moves, moved.target) == (1, bytes(64))
         never = behind(await reader.start(handle, PEEK_CURRENT)).subqueue
         assert (never.name, never.moves, never.last_move) == (bytes(64), 0, 0)
+        # A journal is no subqueue, whatever its name looks like.
+        await create(client, r".\private$\kept", journaling=True)
+        kept = r"DIRECT=OS:QUORATE\private$\kept"
+        await client.send(kept, b"three")
+        await client.receive(await client.open(kept))
+        journal = await reader.open(kept + ";JOURNAL")
+        assert behind(await reader.start(journal, PEEK_CURRENT)).subqueue.name == bytes(64)
 
     in_world(scenario)
 

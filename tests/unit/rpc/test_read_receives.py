@@ -34,7 +34,7 @@ from tests.unit.rpc.test_remote_read import in_world, mqrr_queue, waits
 
 NOT_FOUND, TIMEOUT, CANCELLED = 0xC00E0088, 0xC00E001B, 0xC00E0008
 INVALID, INVALID_HANDLE = 0xC00E0006, 0xC00E0007
-NT_INVALID_HANDLE = 0xC0000008
+NT_INVALID_HANDLE, DENIED = 0xC0000008, 0xC00E0025
 MISMATCH = 0x1C00001A
 USAGE, UNKNOWN_TRANSACTION = 0xC00E0050, 0xC00E0051
 PEEK_AT, PEEK_AFTER, PEEK_BEFORE = 0x4000_0010, 0x4000_0011, 0x4000_0012
@@ -219,6 +219,16 @@ def test_an_entry_ends_once_and_by_its_own_method() -> None:
 
         for opnum in (plain, transactional):
             assert await end(opnum, 1) == INVALID_HANDLE, "no entry at all"
+        # A read that waits has an entry, which nothing ends but its message, or a cancel.
+        empty = await reader.open(ORDERS + ";JOURNAL")
+        waiting = asyncio.ensure_future(reader.start(empty, timeout_ms=INFINITE, request=1))
+        await until(lambda: entries(world) == 1)
+        for opnum, request in ((plain, 1), (plain, 2), (transactional, 1), (transactional, 2)):
+            given = mqrr.EndIn(empty, ACK, request)
+            assert (await reader.call(opnum, given)).status == INVALID
+        assert (await reader.call(8, mqrr.RequestIn(empty, 1))).status == 0
+        assert (await waiting).status == CANCELLED
+        assert await reader.close(empty) == 0
         assert body(await reader.start(handle, request=1)) == b"one"
         given = reader.start_values(handle, request=2)
         assert body(await reader.call(13, given)) == b"two"
@@ -335,13 +345,22 @@ def test_a_wait_ends_at_its_timeout_by_both_methods() -> None:
             for values, status in (
                 ({"action": RECEIVE, "lookup": 5}, INVALID),
                 ({"action": TAKE_AT, "lookup": 5, "timeout_ms": 1}, INVALID),
+                ({"action": TAKE_AT, "lookup": 5, "cursor": 1}, INVALID),
+                ({"action": TAKE_AT}, INVALID),
+                ({"action": PEEK_NEXT}, INVALID),
                 ({"action": RECEIVE, "cursor": 99}, NT_INVALID_HANDLE),
                 ({"action": 77}, INVALID),
             ):
                 given = reader.start_values(handle, **values)
                 assert (await reader.call(opnum, given)).status == status
+            given = reader.start_values(await reader.open(access=0x20))
+            assert (await reader.call(opnum, given)).status == DENIED
         await client.send(ORDERS, b"0123456789")
         for opnum, end in ((7, 9), (13, 15)):
+            cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+            for action, status in ((PEEK_CURRENT, 0), (PEEK_NEXT, TIMEOUT)):
+                given = reader.start_values(handle, action, cursor=cursor)
+                assert (await reader.call(opnum, given)).status == status
             given = reader.start_values(handle, body_max=3)
             found = await reader.call(opnum, given)
             assert [one.kind for one in found.sections] == [1, 2]

@@ -1,7 +1,7 @@
 """Remote management: stubs by the vectors' bytes, and a node by its methods."""
 
 from collections.abc import Awaitable, Callable
-from struct import pack
+from struct import pack, unpack
 from typing import Any
 
 import pytest
@@ -52,6 +52,57 @@ def test_the_stubs_of_the_guide_are_read_and_written(
     values, end = parameters.unmarshal(raw)
     assert end == len(raw)
     assert parameters.marshal(values) == raw
+
+
+@pytest.mark.spec("MR-2.2.1.2-01")
+def test_an_object_is_two_tags_and_its_arm_at_four() -> None:
+    takes = QMMGMT.operations[1].takes
+    action = takes.marshal(ActionIn(MACHINE, "TIDY"))[8:]
+    for kind in (1, 3):
+        raw = pack("<HHI", kind, kind, 0x01020304) + action
+        given = ActionIn(ManagementObject(kind, Arm(kind, 0x01020304)), "TIDY")
+        assert takes.unmarshal(raw) == (given, len(raw))
+        assert takes.marshal(given) == raw
+    raw = pack("<HHI", 2, 2, 0) + action
+    given = ActionIn(ManagementObject(2, Arm(2, None)), "TIDY")
+    assert takes.unmarshal(raw) == (given, len(raw))
+    assert takes.marshal(given) == raw
+    raw = takes.marshal(ActionIn(queue(ORDERS), "TIDY"))
+    assert raw[:4] == pack("<HH", 2, 2)
+    assert raw[4:8] != bytes(4), "a pointer"
+    assert raw[8:12] == b"\x03\0\0\0", "to a QUEUE_FORMAT"
+
+
+@pytest.mark.spec("MR-2.2.3.2-40")
+@pytest.mark.parametrize(
+    ("kind", "elements"),
+    [
+        (VarType.VECTOR_LPWSTR, ["a", "bc"]),
+        (VarType.VECTOR_CLSID, [bytes(16), bytes(range(16))]),
+        (VarType.VECTOR_UI4, [1, 2]),
+        (VarType.VECTOR_VARIANT, [NULL, NULL]),
+        (VarType.VECTOR_UI1, b"ab"),
+        (VarType.BLOB, b"ab"),
+    ],
+)
+def test_an_array_is_as_long_as_its_vector_says(kind: VarType, elements: Any) -> None:
+    gives = QMMGMT.operations[0].gives
+    raw = gives.marshal(InfoOut([Variant(kind, elements)], 0))
+    count, conformance = slice(20, 24), slice(28, 32)
+    assert raw[count] == raw[conformance] == pack("<I", 2)
+    for place in (count, conformance):
+        for other in (0, 1, 3):
+            with pytest.raises(BadStub):
+                gives.unmarshal(raw[: place.start] + pack("<I", other) + raw[place.stop :])
+    with pytest.raises(BadStub):
+        gives.unmarshal(raw[:24] + bytes(4) + raw[-4:])
+    if kind == VarType.VECTOR_CLSID:
+        assert raw[32:-4] == b"".join(elements)
+    if kind == VarType.VECTOR_LPWSTR:  # both pointers, then both strings
+        first, second = unpack("<II", raw[32:40])
+        assert 0 != first != second != 0
+        texts = pack("<III2s", 2, 0, 2, b"a") + bytes(2) + pack("<III4s", 3, 0, 3, b"b\0c")
+        assert raw[40:-4] == texts + bytes(4)
 
 
 @pytest.mark.spec("MR-2.2.1.2-02", "MR-2.2.1.2-03", "MR-3.1.4.1-01", "MR-3.1.4.1-02", "MR-3.1.4-04")

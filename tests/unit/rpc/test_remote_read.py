@@ -111,9 +111,13 @@ def test_a_lent_message_is_invisible_until_it_goes_back() -> None:
         await with_orders(client, b"one")
         reader = await world.reader()
         handle = await reader.open()
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
         first = await reader.start(handle, request=7)
         assert first.status == 0
         assert (await reader.start(handle, PEEK_CURRENT)).status == TIMEOUT
+        assert (await reader.start(handle, PEEK_CURRENT, cursor=cursor)).status == TIMEOUT
+        for lookup in (0x4000_0011, 0x4000_0021):  # the first there is, to see or to take
+            assert (await reader.start(handle, lookup)).status == NOT_FOUND
         assert (await reader.start(handle)).status == TIMEOUT
         assert (await reader.start(handle, request=7)).status == INVALID_PARAMETER
         assert await reader.end(handle, ACK, request=8) == INVALID_PARAMETER
@@ -186,6 +190,17 @@ def test_reads_are_cancelled_by_handle_and_number() -> None:
         assert (await sibling.call(8, mqrr.RequestIn(handle, 5))).status == 0
         assert (await waiting["first"]).status == CANCELLED
         assert not waiting["second"].done()
+        assert (await reader.call(8, mqrr.RequestIn(handle, 5))).status == 0xC0000225
+        await client.send(ORDERS, b"one")
+        assert (await waiting["second"]).status == 0
+        lent = await reader.start(handle, request=7)
+        assert lent.status == 0
+        assert (await reader.call(8, mqrr.RequestIn(handle, 7))).status == 0xC0000225, "it is lent"
+        assert await reader.end(handle, ACK, request=7) == 0
+        waiting["second"] = asyncio.ensure_future(
+            reader.start(other, PEEK_CURRENT, timeout_ms=INFINITE, request=5)
+        )
+        await until(lambda: waits(world)._count == 1)
         assert (await reader.call(8, mqrr.RequestIn(other, 5))).status == 0
         assert (await waiting["second"]).status == CANCELLED
         blocked = asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE, request=5))
@@ -311,6 +326,12 @@ def test_opens_are_judged_by_name_right_and_share_mode() -> None:
             with pytest.raises(Fault) as caught:
                 await reader.open(access=access, share=share)
             assert caught.value.status == INVALID_PARAMETER
+        # Whoever only looks neither bars a reader who wants to be alone, nor is barred by him.
+        looking = await reader.open(access=0x20)
+        alone = await reader.open(share=1)
+        await reader.close(await reader.open(access=0x20))
+        for one in (looking, alone):
+            await reader.close(one)
         by_address = await reader.open(rf"DIRECT=TCP:{node.host}\private$\orders")
         with pytest.raises(Fault) as caught:
             await reader.open(share=1)
@@ -446,10 +467,10 @@ def test_a_packet_says_where_its_sender_is() -> None:
 @pytest.mark.spec("RR-3.1.6.1-01", "RR-3.1.6.2-01", "RR-3.1.6.2-02", "RR-3.1.6.2-03", "RR-2.2.4-01")
 def test_a_client_that_vanishes_gives_back_what_it_was_lent() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
-        await with_orders(client, b"one")
+        await with_orders(client, b"one", b"two")
         reader = await world.reader()
         handle = await reader.open(share=1)
-        first = await reader.start(handle)
+        lent = [(await reader.start(handle)).sequence for _ in range(2)]
         waiting = asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE))
         await until(lambda: waits(world)._count == 1)
         reader.client.close()
@@ -468,8 +489,9 @@ def test_a_client_that_vanishes_gives_back_what_it_was_lent() -> None:
                 break
             await asyncio.sleep(0.01)
             again = await opened()
-        found = await other.start(again)
-        assert (found.status, found.sequence) == (0, first.sequence)
+        for sequence in lent:
+            found = await other.start(again)
+            assert (found.status, found.sequence) == (0, sequence)
         assert waits(world)._count == 0
         waiting.cancel()
 
@@ -485,6 +507,7 @@ def test_a_large_body_comes_whole_or_in_sections() -> None:
         await with_orders(client, large)
         reader = await world.reader()
         handle = await reader.open()
+        cut: list[bytes] = []
         for body_max in (0, 10):
             part = await reader.start(handle, PEEK_CURRENT, body_max=body_max)
             assert part.sections is not None
@@ -493,6 +516,16 @@ def test_a_large_body_comes_whole_or_in_sections() -> None:
             assert first.size_alloc - first.size == len(large) - body_max
             assert first.data is not None
             assert first.data.endswith(large[:body_max])
+            assert second.data is not None
+            cut.append(first.data + large[body_max:] + second.data)
+        for body_max in (len(large), len(large) + 1, INFINITE):
+            given = reader.start_values(handle, PEEK_CURRENT, body_max=body_max)
+            found = await reader.call(7, given)
+            assert found.sections is not None
+            (one,) = found.sections
+            assert one.data is not None
+            assert (one.kind, one.size, one.size_alloc) == (0, len(one.data), len(one.data))
+            assert cut == [one.data] * 2, "parts of it, and nothing twice"
         whole = await reader.start(handle)
         assert body(whole) == large
 

@@ -1,5 +1,6 @@
 """Parameters of remote read, and packets in sections, by the vectors' bytes."""
 
+from struct import pack
 from typing import Any
 
 import pytest
@@ -122,9 +123,23 @@ def test_a_packet_has_the_headers_of_the_vector_behind_it() -> None:
     assert reader_packet(bytes(plain), address="192.0.2.77", trailing=Trailing()) == wanted
     bare = reader_packet(bytes(plain), address="192.0.2.77", trailing=None)
     assert len(bare) == len(wanted) - 188
+    # With the name of a dead-letter queue, which stands between the others.
+    for path in (r"QUORATE\private$\dead", r"QUORATE\private$\deadly"):
+        told = Trailing(dead_letter_queue=path)
+        text = path.encode("utf-16-le") + bytes(2)
+        text += bytes(-len(text) % 4)
+        size = 148 + 4 + len(text) + 28
+        head = pack("<IIB3x", 12, size, 0x13)
+        dead_letter = pack("<I", 4 + len(text)) + text
+        found = reader_packet(bytes(plain), address="192.0.2.77", trailing=told)
+        behind = head + wanted[-176:-28] + dead_letter + wanted[-28:]
+        assert found[len(plain) :] == behind
+        assert found[8:12] == pack("<I", len(found))
 
 
-@pytest.mark.spec("RR-2.2.5.1-01", "RR-2.2.5.1-03", "RR-2.2.5.1-06", "RR-2.2.5.5-02")
+@pytest.mark.spec(
+    "RR-2.2.5.1-01", "RR-2.2.5.1-03", "RR-2.2.5.1-04", "RR-2.2.5.1-06", "RR-2.2.5.5-02"
+)
 def test_times_and_addresses_are_the_readers() -> None:
     for relative, absolute in ((60, 1_704_067_460), (0xFFFF_0000, 0xFFFF_FFFE)):
         packet = reader_packet(
@@ -132,11 +147,13 @@ def test_times_and_addresses_are_the_readers() -> None:
         )
         assert packet[12:16] == absolute.to_bytes(4, "little")
     six = reader_packet(stored(), address="2001:db8::7", trailing=Trailing())
-    assert six[34:36] == b"\6\0"
-    assert six[40:48] == bytes.fromhex("20010db800000000")
+    assert six[32:48] == pack("<HHI", 16, 6, 0) + bytes.fromhex("20010db800000000")
+    zoned = reader_packet(stored(), address="fe80::1:0:0:7%3", trailing=None)
+    assert zoned[32:48] == pack("<HHI", 16, 6, 3) + bytes.fromhex("fe80000000000000")
     assert six[-16:] == bytes.fromhex("20010db8000000000000000000000007")
     unknown = reader_packet(stored(), address="", trailing=Trailing())
     assert unknown[-28:] == b"\x1c" + bytes(27)
+    assert unknown[32:48] == pack("<HHI", 4, 1, 0) + bytes(8)
     host, name = bytes(range(16, 32)), PublicQueueFormatName(bytes(range(16)))
     header = UserHeader(bytes(16), name, queue_manager_address=host)
     public = write_packet(UserMessage(header, MessagePropertiesHeader(b"")))

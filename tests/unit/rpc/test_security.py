@@ -110,8 +110,32 @@ def test_the_example_of_the_text_is_recomputed() -> None:
     assert proof_of(key, bytes.fromhex("0123456789abcdef"), blob) == proof
     base = session_key(key, proof)
     assert base.hex() == wanted["SessionBaseKey"]
-    assert rc4(base, message.encrypted_key).hex() == wanted["ExportedSessionKey"]
+    exported = rc4(base, message.encrypted_key)
+    assert exported.hex() == wanted["ExportedSessionKey"]
+    keys = SessionKeys(exported, message.flags, is_server=False)
+    plain = bytes.fromhex(fields("ntlm_v2_wrapex")["fields"]["plaintext"])
+    assert b"".join(keys.seal(plain, plain)) == vector("ntlm_v2_wrapex")
     assert parse_challenge(vector("ntlm_v2_challenge"))[1].hex() == "0123456789abcdef"
+
+
+@pytest.mark.spec("RP-NLMP-3.3.2-01")
+def test_a_logon_names_its_user_in_any_case_and_its_domain_in_one() -> None:
+    challenge, blob = bytes(range(8)), bytes(28)
+
+    def accepts(user: str, domain: str, key: bytes) -> bool:
+        proof = proof_of(key, challenge, blob)
+        judged = World().logons.judge(user, domain, "10.0.0.9", challenge, proof, blob)
+        assert judged is None or judged[1] == key
+        return judged is not None
+
+    hash_ = nt_hash("S3cret!")
+    for user in ("alice", "Alice", "ALICE"):
+        key = response_key(hash_, "alice", "Work")
+        assert key == response_key(hash_, user, "Work")
+        assert accepts(user, "Work", key)
+        for domain in ("WORK", "work"):
+            assert not accepts(user, domain, key)
+            assert accepts(user, domain, response_key(hash_, "ALICE", domain))
 
 
 @pytest.mark.spec(

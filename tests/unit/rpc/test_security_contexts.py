@@ -12,9 +12,11 @@ from qm.rpc.association.calls import IncomingCall
 from qm.rpc.pdu.call import parse_fault, request_head
 from qm.rpc.pdu.codes import AuthLevel, AuthType, PduFlag, PduType
 from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_pdu, write_trailer
+from qm.rpc.security import der
 from qm.rpc.security.accounts import Account
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.ntlm_keys import nt_hash
+from qm.rpc.security.ntlm_messages import parse_challenge
 from qm.rpc.security.provider import Buffers, Provider
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.security.spnego import SpnegoClient
@@ -301,3 +303,42 @@ def test_ntlm_without_spnego_under_its_type_ends_by_auth3() -> None:
     assert client.signed(mine, b"ab", flags=WHOLE, auth_type=AuthType.SPNEGO) == []
     call = client.call()
     assert (call.stub, call.identity.name) == (b"ab", "alice")
+
+
+def negotiation(answer: Pdu) -> tuple[bytes, bytes]:
+    """State and mechanism's token of the NegTokenResp in an answer to a leg."""
+    assert answer.trailer is not None
+    assert answer.trailer.auth_type == AuthType.SPNEGO
+    raw = der.read(der.read(answer.trailer.token, 0xA1), der.SEQUENCE)
+    fields = {tag: content for tag, content, _ in der.items(raw)}
+    return fields[0xA0], der.read(fields[0xA2], der.OCTETS) if 0xA2 in fields else b""
+
+
+@pytest.mark.spec("RP-SPNG-3.2.5-04")
+def test_ntlm_inside_spnego_takes_a_bind_and_an_alter_context() -> None:
+    kind = int(AuthType.SPNEGO)
+    client, who = Secured(), SpnegoClient(logon())
+    first = client.leg(who.step(b""), kind=PduType.BIND, auth_type=kind)
+    state, token = negotiation(first)
+    assert (first.kind, state) == (PduType.BIND_ACK, b"\x0a\1\1"), "accept-incomplete"
+    assert parse_challenge(token)[1] == counting()(8)
+    assert first.trailer is not None
+    last = client.leg(who.step(first.trailer.token), auth_type=kind)
+    state, token = negotiation(last)
+    assert (last.kind, state) == (PduType.ALTER_CONTEXT_RESPONSE, b"\x0a\1\0"), "accept-completed"
+    assert token == b""
+    assert last.trailer is not None
+    who.step(last.trailer.token)
+    assert who.is_done
+    assert client.signed(who, b"abcd", flags=WHOLE, auth_type=kind) == []
+    call = client.call()
+    assert (call.stub, call.identity.name) == (b"abcd", "alice")
+    # The last leg is not auth3, which has no answer.
+    client, who = Secured(), SpnegoClient(logon())
+    first = client.leg(who.step(b""), kind=PduType.BIND, auth_type=kind)
+    assert first.trailer is not None
+    given = Trailer(kind, AuthLevel.INTEGRITY, 1, who.step(first.trailer.token))
+    assert client.send(write_pdu(PduType.AUTH3, WHOLE, 2, bytes(4), given)) == []
+    denied = client.signed(who, b"abcd", flags=WHOLE, auth_type=kind)
+    assert status_of(denied) == ACCESS_DENIED
+    assert client.events == []

@@ -34,7 +34,11 @@ MANDATORY = NtlmFlag.NTLM | NtlmFlag.ALWAYS_SIGN
 
 
 @pytest.mark.spec(
-    "RP-NLMP-3.4.5.2-01", "RP-NLMP-3.4.5.3-01", "RP-NLMP-3.4.4.2-01", "RP-NLMP-3.4.2-01"
+    "RP-NLMP-3.4.5.2-01",
+    "RP-NLMP-3.4.5.3-01",
+    "RP-NLMP-3.4.4.2-01",
+    "RP-NLMP-3.4.4.2-02",
+    "RP-NLMP-3.4.2-01",
 )
 @pytest.mark.parametrize(
     ("is_server", "direction"), [(False, b"client-to-server"), (True, b"server-to-client")]

@@ -18,7 +18,7 @@ from qm.rpc.dcom.runtime.identifiers import (
     CLSID_SCM_REPLY,
     IID_IUNKNOWN,
 )
-from qm.rpc.dcom.runtime.objref import write_objref
+from qm.rpc.dcom.runtime.objref import parse_standard, write_objref
 from qm.rpc.dcom.runtime.properties import (
     _SCM_REPLY,
     Wanted,
@@ -229,6 +229,41 @@ def test_a_query_says_whether_all_some_or_none_was_found() -> None:
             )
             assert (found, status) == (statuses, wanted)
             assert [one is None for one in pointers] == [one not in has for one in iids]
+
+    play(scenario)
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.6-01", "RP-DCOM-2.2.18.2-01")
+def test_both_kinds_of_rem_unknown_are_at_the_ipid_that_everybody_tells() -> None:
+    async def scenario(program: Program) -> None:
+        server = program.server
+        (message,) = await server.create(clsid("MSMQMessage"), MESSAGE4.syntax.uuid)
+        at = server.ipid_rem_unknown
+        resolver = await server.resolver()
+        for number in (0, 4):
+            found = await resolver.call(IOBJECTEXPORTER, number, [message.oxid, 1, [7]])
+            assert found[1] == at
+        await resolver.add(IACTIVATION)
+        head = [server.this(), clsid("MSMQMessage"), None, None, 2, 0]
+        activated = await resolver.call(IACTIVATION, 0, [*head, 1, [IID_IUNKNOWN], 1, [7]])
+        assert activated[3] == at
+        for interface in (IREMUNKNOWN, IREMUNKNOWN2):
+            given = [message.ipid, 2, 1, [IID_IUNKNOWN]]
+            ((each, raw),), status = await server.call(at, interface, 3, given)
+            assert (each, status) == (0, 0)
+            ref = parse_standard(raw, IID_IUNKNOWN)
+            assert (ref.flags, ref.public_refs) == (0, 2)
+            assert (ref.oxid, ref.oid) == (message.oxid, message.oid)
+            refs = [InterfaceRef(ref.ipid, 1, 0)]
+            assert await server.call(at, interface, 4, [1, refs]) == [[0], 0]
+            assert await server.call(at, interface, 5, [1, refs]) == [0]
+            with pytest.raises(Fault):
+                await server.call(message.ipid, interface, 3, given)
+        given = [message.ipid, 1, [IID_IUNKNOWN]]
+        (each,), (pointer,), status = await server.call(at, IREMUNKNOWN2, 6, given)
+        assert (each, status, pointed(pointer).oid) == (0, 0, message.oid)
+        with pytest.raises(Fault):
+            await server.call(message.ipid, IREMUNKNOWN2, 6, given)
 
     play(scenario)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, REFERENCES_MAX, UNPINGED_MAX_S
@@ -30,6 +31,8 @@ from qm.rpc.dcom.runtime.objref import (
     CustomRef,
     Objref,
     parse_objref,
+    parse_standard,
+    standard_bytes,
     write_custom,
     write_objref,
 )
@@ -58,7 +61,9 @@ from qm.rpc.dcom.runtime.properties import (
 )
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
 from qm.rpc.ndr.streams import BadStub
+from qm.rpc.server.call import Call
 from tests.unit.rpc.dcom.scripts import clsid, iid
+from tests.unit.rpc.dialogue import Client
 from tests.unit.rpc.vectors import vector
 
 ALICE, BOB = Owner("alice", "10.0.0.9"), Owner("bob", "10.0.0.9")
@@ -75,6 +80,13 @@ def test_bindings_list_the_ways_to_log_on(has_kerberos: bool, services: tuple[in
     # Each with 0xFFFF, and the NUL of an empty name.
     ends = b"".join(pack("<3H", service, 0xFFFF, 0) for service in services) + bytes(2)
     assert stub.endswith(ends)
+    # Both where objects are called and where their exporter is resolved.
+    client = Client()
+    client.bound()
+    client.request()
+    call = Call(client.call(), client.connection, lambda *_: None, "10.0.0.9", ("10.0.0.1", 135))
+    assert places.exporter(call).services == places.resolver(call).services == services
+    assert places.resolver(call).units[1].endswith(ends)
 
 
 # References ------------------------------------------------------------------------------
@@ -92,6 +104,13 @@ def test_a_reference_is_read_and_written_as_the_guide_has_it() -> None:
     assert found.resolver.addresses == ("node3.example.test", "192.0.2.13")
     assert found.resolver.services == (10, 9)
     assert write_objref(found) == raw
+    assert replace(parse_standard(raw[24:64], found.iid), resolver=found.resolver) == found
+    # With flags, in a reference and in an answer to a query.
+    flagged = replace(found, flags=0x1000, public_refs=0x0102_0304)
+    standard = pack("<IIQQ", 0x1000, 0x0102_0304, found.oxid, found.oid) + found.ipid
+    assert (len(standard), write_objref(flagged)[24:64]) == (40, standard)
+    assert standard_bytes(flagged) == standard
+    assert parse_objref(write_objref(flagged)) == flagged
 
 
 @pytest.mark.spec("RP-DCOM-2.2.14-01")
@@ -191,9 +210,12 @@ def blob(*properties: tuple[bytes, bytes]) -> bytes:
     return _blob(IID_PROPERTIES_IN, CLSID_PROPERTIES_IN, properties)
 
 
-def instantiation(count: int = 1, flags: int = 0) -> tuple[bytes, bytes]:
+def instantiation(
+    count: int = 1, flags: int = 0, number: int = 4711, version: tuple[int, int] = (5, 1)
+) -> tuple[bytes, bytes]:
+    """`number`: what stands where nothing is looked at."""
     iids = [IID_IUNKNOWN] * count or None
-    value = [clsid("MSMQQueue"), 0x7777, flags, 1, count, 9, iids, 4711, (5, 1)]
+    value = [clsid("MSMQQueue"), number, flags, number, count, number, iids, number, version]
     return CLSID_INSTANTIATION, serialized(_INSTANTIATION, value)
 
 
@@ -208,6 +230,10 @@ def test_what_an_activation_does_not_need_is_skipped() -> None:
     wanted = Wanted(clsid("MSMQQueue"), (IID_IUNKNOWN,))
     special, security = guid_of("000001b9"), guid_of("000001a6")
     assert parse_wanted(blob(instantiation(flags=0x0C))) == wanted
+    for number in (0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF):
+        assert parse_wanted(blob(instantiation(number=number))) == wanted
+    for version in ((0, 0), (4, 9), (5, 8), (0xFFFF, 0xFFFF)):
+        assert parse_wanted(blob(instantiation(version=version))) == wanted
     for size in (96, 88):  # both layouts of SpecialPropertiesData
         properties = ((special, b"\xff" * size), (security, b"\xee" * 24), instantiation())
         assert parse_wanted(blob(*properties)) == wanted

@@ -33,7 +33,12 @@ from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.wire import object_interfaces
-from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_ITYPEINFO, NULL
+from qm.rpc.dcom.runtime.identifiers import (
+    IID_IDISPATCH,
+    IID_ITYPEINFO,
+    IID_IUNKNOWN,
+    NULL,
+)
 from qm.rpc.dcom.runtime.objref import Objref
 from qm.rpc.dcom.runtime.orpc import orpc_interface, orpc_operation
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN, InterfaceRef
@@ -149,6 +154,10 @@ def test_a_dispinterface_has_every_member_as_invoke_takes_it() -> None:
         functions = await info.functions()
         assert len(functions) == 7 + len(methods)
         assert [one.flags for one in functions[:7]] == [1] * 7
+        assert [await info.name(one.memid) for one in functions[:7]] == [
+            *("QueryInterface", "AddRef", "Release"),
+            *("GetTypeInfoCount", "GetTypeInfo", "GetIDsOfNames", "Invoke"),
+        ]
         for one, method in zip(functions[7:], methods, strict=True):
             given = [each for each in method.parameters if not each.is_result]
             assert (one.memid, one.vtable) == (method.dispid, method.opnum * 8)
@@ -168,6 +177,12 @@ def test_a_dispinterface_has_every_member_as_invoke_takes_it() -> None:
         assert lookup.result.type.of.vt == TypeVarType.USERDEFINED
         result = await info.info(14, lookup.result.type.of.of)
         assert await result.name() == "IMSMQQueueInfos4"
+        # One that is not dual has its own members alone.
+        events = await (await info.library()).info(6, iid("_DMSMQEventEvents"))
+        own = definitions().named("_DMSMQEventEvents").methods
+        functions = await events.functions()
+        assert [one.memid for one in functions] == [one.dispid for one in own]
+        assert [await events.name(one.memid) for one in functions] == [one.name for one in own]
 
     with_info("MSMQQuery", check)
 
@@ -276,6 +291,11 @@ def test_the_library_has_every_enumeration_interface_and_class() -> None:
             "_DMSMQEventEvents": ImplTypeFlag.DEFAULT | ImplTypeFlag.SOURCE,
         }
         assert (await event.get(3)).flags == TypeFlag.CANCREATE
+        # A dispinterface that is not dual has no other face.
+        events = await library.info(6, iid("_DMSMQEventEvents"))
+        assert await (await events.base(0)).name() == "IDispatch"
+        for index in (1, NONE):
+            assert await events.ask(8, index) == [0, ELEMENT_NOT_FOUND]
 
     with_info("MSMQEvent", check)
 
@@ -316,6 +336,12 @@ def test_types_are_found_by_identifier_and_by_name() -> None:
         library = await info.library()
         for name in ("IMSMQQueue", "IMSMQQueue4", "_DMSMQEventEvents"):
             assert await (await library.info(6, iid(name))).name() == name
+        for one in definitions().coclasses:
+            found = await library.info(6, one.guid)
+            assert await found.name() == one.name
+            assert (await found.get(3)).kind == TypeKind.COCLASS
+        for identifier, name in ((IID_IUNKNOWN, "IUnknown"), (IID_IDISPATCH, "IDispatch")):
+            assert await (await library.info(6, identifier)).name() == name
         for unknown in (NULL, bytes(15) + b"\1", iid("ITransaction")):
             assert await library.ask(6, unknown) == [None, ELEMENT_NOT_FOUND]
         assert await library.ask(10, "msmqQUEUEinfo", 0) == [1, "MSMQQueueInfo", 0]
@@ -323,11 +349,11 @@ def test_types_are_found_by_identifier_and_by_name() -> None:
         assert await library.ask(10, "colour", 0) == [0, None, 0]
         infos, memids, count, name, status = await library.ask(11, "LOOKUPQUEUE", 0, 9)
         assert (count, name, status) == (len(infos.items), "LookupQueue", 0)
-        found = [Described(program, one, ITYPEINFO) for one in infos.items]
-        names = [await one.name() for one in found]
+        described = [Described(program, one, ITYPEINFO) for one in infos.items]
+        names = [await one.name() for one in described]
         assert names == ["IMSMQQuery", "IMSMQQuery2", "IMSMQQuery3", "IMSMQQuery4"]
-        for one, memid in zip(found, memids.items, strict=True):
-            assert await one.name(memid) == "LookupQueue"
+        for each, memid in zip(described, memids.items, strict=True):
+            assert await each.name(memid) == "LookupQueue"
         infos, memids, count, *_ = await library.ask(11, "LookupQueue", 0, 2)
         assert (len(infos.items), len(memids.items), count) == (2, 2, 2)
         assert await library.ask(11, "colour", 0, 9) == [*await empty(library), 0, None, 0]
@@ -459,6 +485,12 @@ def test_what_is_not_there_is_said_and_counts_cost_nothing() -> None:
             assert (names.count_max, names.items, found, status) == (room, given, len(given), 0)
         names, found, _ = await info.ask(7, memid, NONE)
         assert (names.count_max, found) == (NONE, len(names.items))
+        enumeration = await library.info(4, 0)
+        constant = next(iter(getattr(constants, await enumeration.name()).__members__))
+        number = (await enumeration.get(6, 0)).memid
+        for room, given in ((0, []), (1, [constant]), (9, [constant])):
+            names, found, status = await enumeration.ask(7, number, room)
+            assert (names.items, found, status) == (given, len(given), 0)
         assert (await info.ask(12, NIL, 14))[0] is None
         coclass = await library.info(6, clsid("MSMQQuery"))
         assert (await coclass.ask(7, memid, 9))[1:] == [0, missing]
