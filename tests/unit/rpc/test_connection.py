@@ -405,7 +405,7 @@ def test_another_version_is_refused_as_in_the_vector() -> None:
     # Whatever is refused, and in whichever byte order it came.
     bind = write_bind(PduType.BIND, 0x01020304, Bind(5840, 5840, 7, (PROPOSAL,)))
     unknown = Trailer(99, 5, 1, b"token")
-    for raw in (
+    for whole in (
         bind,  # of an association that is not there
         write_bind(PduType.BIND, 0x01020304, Bind(5840, 5840, 0, (PROPOSAL,)), unknown),
         *(write_pdu(kind, WHOLE, 0x01020304, bytes(8)) for kind in NO_BINDS),
@@ -417,7 +417,7 @@ def test_another_version_is_refused_as_in_the_vector() -> None:
         struct.pack(">4B4sHHI", 4, 0, 11, 3, bytes(4), 16, 0, 0x01020304),
     ):
         refused_client = Client()
-        (nak,) = refused_client.send(raw)
+        (nak,) = refused_client.send(whole)
         assert (nak.kind, nak.flags, nak.call_id) == (PduType.BIND_NAK, WHOLE, 0x01020304)
         assert nak.header[4:12] == b"\x10\0\0\0" + struct.pack("<HH", 24, 0)
         assert nak.body[2:5] == b"\1\5\0"

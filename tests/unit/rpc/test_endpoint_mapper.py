@@ -63,6 +63,11 @@ def changed(at: int, new: bytes) -> MapIn:
 )
 def test_ept_map_answers_as_in_the_vector() -> None:
     assert mapped(asked()) == vector("epm_ept_map_response")
+    # The handle is nil, whichever came.
+    again = MapIn(asked().object_uuid, asked().tower, bytes(range(16)), asked().towers_max)
+    assert mapped(again) == vector("epm_ept_map_response")
+    missed = MapIn(None, changed(5, b"\0").tower, bytes(range(16)), 4)
+    assert mapper().map(CALL, missed).handle == NIL
     assert MAPPER.operations[3].takes.marshal(asked()) == vector("epm_ept_map_request")
 
 

@@ -214,6 +214,8 @@ def test_wide_strings_end_in_a_nul_that_their_counts_include() -> None:
         assert text.unmarshal(text.marshal(One(content)))[0].value == content
     units = "a\U0001f4ee\0".encode("utf-16-le")
     assert text.marshal(One("a\U0001f4ee")) == struct.pack("<III", 4, 0, 4) + units
+    big = struct.pack(">III", 4, 0, 4) + "abc\0".encode("utf-16-be")
+    assert text.unmarshal(big, ">")[0].value == "abc"
     pointed = one(Unique(WideString(8)))
     assert pointed.marshal(One("abc"))[4:] == raw, "behind the pointer"
     assert pointed.unmarshal(b"\0\0\2\0" + raw)[0].value == "abc"

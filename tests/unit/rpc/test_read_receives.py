@@ -224,8 +224,8 @@ def test_an_entry_ends_once_and_by_its_own_method() -> None:
         waiting = asyncio.ensure_future(reader.start(empty, timeout_ms=INFINITE, request=1))
         await until(lambda: entries(world) == 1)
         for opnum, request in ((plain, 1), (plain, 2), (transactional, 1), (transactional, 2)):
-            given = mqrr.EndIn(empty, ACK, request)
-            assert (await reader.call(opnum, given)).status == INVALID
+            ending = mqrr.EndIn(empty, ACK, request)
+            assert (await reader.call(opnum, ending)).status == INVALID
         assert (await reader.call(8, mqrr.RequestIn(empty, 1))).status == 0
         assert (await waiting).status == CANCELLED
         assert await reader.close(empty) == 0
