@@ -11,7 +11,7 @@ from qm.names.format_name import parse_format_name
 from qm.node.config.schema import RpcSection
 from qm.pb import control_pb2, control_pb2_grpc
 from qm.rpc.client import RpcClient
-from qm.rpc.endpoint_mapper import MAPPER, MapIn, port_of_tower, tower_of
+from qm.rpc.endpoint_mapper import MAPPER, LookupIn, MapIn, port_of_tower, tower_of
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import NIL, Nothing
 from qm.rpc.pdu.bind import NDR20, NDR64
@@ -320,10 +320,12 @@ def test_a_handle_is_of_one_interface_and_ends_once() -> None:
         foreign = bytearray(handle)
         foreign[4] ^= 1
         mapper = await RpcClient().connect((await world.harness.leader()).host, MAPPER_PORT)
-        await mapper.bind(MAPPER)
+        await mapper.bind(MAPPER, group_id=reader.client.group_id)
+        search = (await mapper.call(MAPPER, 2, LookupIn(0, None, None, 1, NIL, 1))).handle
+        assert search != NIL
         with pytest.raises(Fault):
             await reader.close(NIL)
-        for bad in (bytes(foreign), secrets.token_bytes(16)):
+        for bad in (bytes(foreign), secrets.token_bytes(16), search):
             for opnum, values in (
                 (3, mqrr.Handle(bad)),
                 (4, mqrr.Handle(bad)),
@@ -335,6 +337,8 @@ def test_a_handle_is_of_one_interface_and_ends_once() -> None:
                     await reader.call(opnum, values)
                 assert refused.value.status == MISMATCH, (opnum, bad)
         assert (await reader.start(handle, PEEK_CURRENT)).status == 0
+        more = await mapper.call(MAPPER, 2, LookupIn(0, None, None, 1, search, 1))
+        assert (more.status, more.count) == (0, 1), "the search goes on"
         for one in (handle, moving.handle):
             stub = REMOTE_READ.operations[3].takes.marshal(mqrr.Handle(one))
             closed = await reader.client.raw_call(REMOTE_READ, 3, stub)
