@@ -46,6 +46,7 @@ from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, NULL
 from qm.rpc.dcom.runtime.objref import NO_PING, Bindings, Objref
 from qm.rpc.dcom.runtime.orpc import orpc_interface
 from qm.rpc.interface import Fault, Interface
+from qm.rpc.ndr.types import Varying
 
 logger: Final = logging.getLogger(__name__)
 
@@ -105,11 +106,11 @@ class ConnectionPoints:
         self._points = points
         self._at = at
 
-    def Next(self, cConnections: int) -> tuple[list[Any], int]:
-        """Return the next ones, and how many."""
+    def Next(self, cConnections: int) -> tuple[Varying[Any], int]:
+        """Return the next ones, in room for as many as were asked for, and how many."""
         found = list(self._points[self._at : self._at + cConnections])
         self._at += len(found)
-        return found, len(found)
+        return Varying(cConnections, found), len(found)
 
     def Skip(self, cConnections: int) -> bool:
         """Leave some out; whether there were so many."""

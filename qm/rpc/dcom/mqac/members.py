@@ -161,7 +161,12 @@ def is_immediate(facet: Any, method: Method) -> bool:
 
 
 def status_of(method: Method, done: Done) -> int:
-    """Return the HRESULT: of members without results, their result says which success it was."""
+    """Return the HRESULT: of members without results, their result says which success it was; an
+    enumerator's Next is S_FALSE if it has fewer than it was asked for.
+    """
+    if isinstance(done.result, tuple):
+        array, count = done.result
+        return Hresult.S_OK if count == array.count_max else Hresult.S_FALSE
     if done.status or method.kind != "method" or outputs(method):
         return done.status
     if done.result is False:

@@ -138,7 +138,8 @@ class Objects:
             return int(value)
         if kind == "LPCONNECTIONPOINT*":
             iid = definitions().named("IConnectionPoint").guid
-            return Varying(len(value), [self.pointer_to(call, one, iid) for one in value])
+            points = [self.pointer_to(call, one, iid) for one in value.items]
+            return Varying(value.count_max, points)
         return None if value is None else self.pointer_to(call, value, _iid_of(kind))
 
     # Values --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import secrets
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,14 +26,14 @@ from qm.client.mqac.event import CONNECTIONS_MAX
 from qm.observe.metrics import Metrics
 from qm.rpc.association.connection import Served
 from qm.rpc.association.groups import Associations
-from qm.rpc.dcom.automation.dispatch import ExceptionInfo
+from qm.rpc.dcom.automation.dispatch import ExceptionInfo, InvokeFlag
 from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.mqac.events import events_interface
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.activation import IREMOTESCMACTIVATOR
-from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IUNKNOWN
+from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IUNKNOWN, NULL
 from qm.rpc.dcom.runtime.objref import Bindings, Objref, parse_objref, standard_bytes, write_objref
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
 from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER
@@ -52,6 +53,8 @@ from tests.unit.rpc.dcom.scripts import (
     dcom_world,
     eventually,
     iid,
+    play,
+    pointed,
     slot,
 )
 from tests.unit.rpc.dialogue import NoProviders
@@ -66,6 +69,8 @@ class Sink:
 
     def __init__(self) -> None:
         self.told: list[tuple[int, list[Variant]]] = []
+        self.uses: set[tuple[bytes, int]] = set()
+        """The interface that was meant, and the flags."""
         self.failures = 0
         self.released: list[list[tuple[bytes, int]]] = []
         self.pings: list[list[Any]] = []
@@ -109,7 +114,8 @@ class Sink:
         if self.failures:
             self.failures -= 1
             raise RuntimeError("busy")
-        _, dispid, _, _, _, arguments, *_ = given
+        _, dispid, riid, _, flags, arguments, *_ = given
+        self.uses.add((riid, flags))
         self.told.append((dispid, arguments.values[::-1]))
         return [None, Variant(), ExceptionInfo(), 0, [], 0]
 
@@ -229,9 +235,46 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
             await notify(-1)
             await asyncio.sleep(0.2)
             assert len(told.told) == 2, "it is never called again"
+            assert told.uses == {(NULL, InvokeFlag.METHOD)}
             program.close()
 
     run(scenario())
+
+
+@pytest.mark.spec("AC-6-05", "AC-6-06", "AC-6-07", "AC-6-08")
+def test_an_event_s_connection_points_are_enumerated() -> None:
+    async def scenario(program: Program) -> None:
+        server = program.server
+        _, container, point = await event_of(program)
+        raw, status = await server.call(container.ipid, CONTAINER, 3, [])
+        assert status == 0
+        points = object_interfaces()[iid("IEnumConnectionPoints")]
+        enumerator = pointed(raw)
+        assert enumerator.iid == points.syntax.uuid
+        call = partial(server.call, enumerator.ipid, points)
+        for wanted in (1, 5):
+            # As long as the client's array, with what there is.
+            found, count, status = await call(3, [wanted])
+            assert (found.count_max, len(found.items), count) == (wanted, 1, 1)
+            assert status == (0 if wanted == 1 else Hresult.S_FALSE)
+            assert pointed(found.items[0]).iid == POINT.syntax.uuid
+            assert pointed(found.items[0]).oid == point.oid
+            found, count, status = await call(3, [wanted])
+            assert (found.count_max, found.items, count) == (wanted, [], 0)
+            assert status == Hresult.S_FALSE
+            assert await call(5, []) == [0]
+        assert await call(4, [1]) == [0]
+        assert await call(4, [1]) == [Hresult.S_FALSE]
+        raw, status = await call(6, [])
+        assert (pointed(raw).iid, status) == (points.syntax.uuid, 0)
+        assert await call(5, []) == [0]
+        # The copy stands where the other one stood, and goes its own way.
+        _, count, _ = await server.call(pointed(raw).ipid, points, 3, [1])
+        assert count == 0
+        _, count, _ = await call(3, [1])
+        assert count == 1
+
+    play(scenario)
 
 
 @pytest.mark.spec("AC-3.11.4.1.9-02", "AC-3.11.4.1.9-06")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from qm.client.signing import new_signer
+from qm.pb import control_pb2 as pb
 from qm.rpc.dcom.automation.dispatch import IENUMVARIANT, InvokeFlag, arguments_of
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
@@ -20,12 +21,15 @@ from qm.rpc.ndr.types import GUID, U32
 from qm.wire.codes import ErrorCode
 from tests.unit.rpc.dcom.scripts import (
     OMITTED,
+    PRIVATE,
     RECEIVE,
     SEND,
+    DcomWorld,
     Late,
     Program,
     iid,
     play,
+    play_in_world,
     pointed,
     slot,
 )
@@ -55,7 +59,7 @@ async def is_told(late: Late, interface: str, name: str, *, is_true: bool) -> No
 
 @pytest.mark.spec("AC-3.10.4.1.25-02", "AC-3.10.4.1.35-02", "AC-3.11.4.1.5-02", "AC-2.2.1-02")
 def test_flags_of_queues_are_shorts_of_1_and_booleans_of_minus_1() -> None:
-    async def scenario(program: Program) -> None:
+    async def scenario(program: Program, world: DcomWorld) -> None:
         info, queue, _ = await received(program)
         await is_told(queue, "IMSMQQueue4", "IsOpen", is_true=True)
         await is_told(info, "IMSMQQueueInfo4", "IsTransactional", is_true=False)
@@ -64,8 +68,14 @@ def test_flags_of_queues_are_shorts_of_1_and_booleans_of_minus_1() -> None:
         await is_told(queue, "IMSMQQueue4", "IsOpen", is_true=False)
         exact = await program.new_queue(r".\private$\exact", transactional=True)
         await is_told(exact, "IMSMQQueueInfo4", "IsTransactional", is_true=True)
+        # That its owner alone may take it over is told, too.
+        entries = [pb.Ace(principal="Everyone", rights=["receive_message"])]
+        async with world.client(await world.leader()) as client:
+            name = pb.QueueName(name=PRIVATE)
+            await client.queues.SetAcl(pb.SetAclRequest(queue=name, entries=entries))
+        await is_told(info, "IMSMQQueueInfo4", "IsWorldReadable", is_true=False)
 
-    play(scenario)
+    play_in_world(scenario)
 
 
 @pytest.mark.spec("AC-3.17.4.1.6-02", "AC-3.12.4.1.3-02", "AC-2.2.1-02")
