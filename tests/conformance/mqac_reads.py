@@ -227,6 +227,9 @@ def waits(service: MSMQService, name: str) -> None:
         if name.startswith("PeekNext"):
             send(service, info, "before")
             queue.PeekCurrent(ReceiveTimeout=0)
+        if "Current" in name and given:  # behind a message, too
+            send(service, info, "before")
+            assert body(queue.ReceiveCurrent(ReceiveTimeout=0)) == "before"
         with fails(E.MQ_ERROR_IO_TIMEOUT):
             getattr(queue, name)(ReceiveTimeout=SOON_MS)
         if name.startswith("PeekNext"):

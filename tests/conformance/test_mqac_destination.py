@@ -154,6 +154,7 @@ def test_a_path_name_is_resolved_when_it_is_put(service: MSMQService) -> None:
     info = made(service)
     destination = named(service, "DIRECT=OS:QUORATE\\private$\\before")
     assert destination.PathName == ""
+    assert named(service, info.FormatName).PathName == ""  # nobody asks whose name it is
     destination.PathName = info.PathName or ""
     assert (destination.PathName, destination.FormatName) == (info.PathName, info.FormatName)
     destination.PathName = f".\\{(info.PathName or '').partition(chr(92))[2]}"
@@ -197,6 +198,12 @@ def test_a_directory_path_is_a_queue_s(service: MSMQService) -> None:
     destination.PathName = before.PathName or ""
     destination.Close()
     destination.Open()
+    kept = {name: getattr(destination, name) for name in ("PathName", "FormatName", "Handle")}
+    for wrong in ("LDAP://CN=nobody", ""):  # its path is another one, and nothing else is
+        with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+            destination.ADsPath = wrong
+        after = {name: getattr(destination, name) for name in ("ADsPath", *kept)}
+        assert after == {"ADsPath": wrong} | kept
     destination.ADsPath = path
     assert (destination.IsOpen, destination.PathName) == (True, "")
     assert before.FormatName not in open_names(service)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from struct import Struct
 from typing import Any
 
@@ -193,6 +194,11 @@ def test_before_init_there_is_nothing(service: MSMQService) -> None:
     for form in (management.queue_management, management.outgoing_queue_management):
         with fails(E_NOINTERFACE):
             form()
+    queue = opened(made(service))
+    assert queue.QueueInfo is not None
+    management.Init(FormatName=queue.QueueInfo.FormatName)
+    assert management.Machine == "QUORATE"  # none was named
+    queue.Close()
 
 
 @pytest.mark.spec(
@@ -263,11 +269,16 @@ def test_strings_of_the_management_protocol_are_numbers(service: MSMQService) ->
                 assert getattr(management, attribute) == number
         with fails(E.MQ_ERROR_PROPERTY):
             getattr(scripted(service, **{property_name: "NEITHER"})[0], attribute)
-    for is_transactional in (False, True):
-        info = made(service, is_transactional=is_transactional)
+    for is_public, is_transactional in product((False, True), repeat=2):
+        if is_public:
+            info = info_of(service, path=f"QUORATE\\managed{is_transactional:d}")
+            info.Create(IsTransactional=is_transactional)
+        else:
+            info = made(service, is_transactional=is_transactional)
         queue = opened(info)
         management = initialised(service, info.FormatName or "")
-        assert management.QueueType == QUEUE_TYPE.MQ_TYPE_PRIVATE
+        wanted_type = QUEUE_TYPE.MQ_TYPE_PUBLIC if is_public else QUEUE_TYPE.MQ_TYPE_PRIVATE
+        assert management.QueueType == wanted_type
         assert management.ForeignStatus == FOREIGN_STATUS.MQ_STATUS_NOT_FOREIGN
         wanted = XACT_STATUS.MQ_XACT_STATUS_XACT, XACT_STATUS.MQ_XACT_STATUS_NOT_XACT
         assert management.TransactionalStatus == wanted[not is_transactional]
@@ -331,6 +342,9 @@ def test_a_name_of_another_computer_means_its_outgoing_queue(service: MSMQServic
     MSMQMessage(service).Send(queue)
     management = initialised(service, name)
     assert (management.IsLocal, management.MessageCount) == (False, 1)
+    assert management.outgoing_queue_management().MessageCount == 1
+    with fails(E_NOINTERFACE):
+        management.queue_management()
     with fails(E.MQ_ERROR_INVALID_PARAMETER):  # no name at all: the far end says so
         initialised(service, "no format name")
     # One property at a time, and its status as it is.
@@ -340,6 +354,16 @@ def test_a_name_of_another_computer_means_its_outgoing_queue(service: MSMQServic
         _ = management.BytesInQueue
     asked = ["LOCATION", "MESSAGE_COUNT", "BYTES_IN_QUEUE"]
     assert script.asked == [("DIRECT=OS:host\\q", name) for name in asked]
+    # It is that of the computer that was named, or of the local one.
+    assert isinstance(service.manager, ClusterManager)
+    for machine in (None, "far-1"):
+        script = Script(LOCATION="REMOTE")
+        manager = Scripted(service.manager, script)
+        management = MSMQManagement(MSMQService(manager))
+        management.Init(Machine=machine, FormatName="DIRECT=OS:host\\q")
+        assert manager.asked == [machine or ""]
+        assert management.Machine == (machine or "QUORATE")
+        management.outgoing_queue_management()
 
 
 # Which form ------------------------------------------------------------------------------------

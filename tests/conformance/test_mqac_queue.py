@@ -157,6 +157,27 @@ def test_a_closed_queue_knows_that_and_nothing_else(service: MSMQService) -> Non
         blank.Close()
 
 
+@pytest.mark.spec("AC-3.11.4-01")
+def test_every_read_has_the_same_guards_in_the_same_order(service: MSMQService) -> None:
+    info = filled(service, "a")
+    sender, looker, reader, closed = (opened(info, each) for each in (SEND, PEEK, RECEIVE, SEND))
+    closed.Close()
+    names = [name for name in vars(MSMQQueue) if name.startswith(("Receive", "Peek"))]
+    assert len(names) == 21
+    for name in names:
+        is_receive = reads.takes(name, "Transaction")
+        # What is wrong with an argument is looked at behind them.
+        given = reads.arguments(name, **({"Transaction": 99} if is_receive else {}))
+        for queue, code in (
+            (MSMQQueue(service), OLE_E_BLANK),
+            (closed, E.MQ_ERROR_INVALID_HANDLE),
+            (sender, E.MQ_ERROR_ACCESS_DENIED),
+            *([(looker, E.MQ_ERROR_ACCESS_DENIED), (reader, E_INVALIDARG)] if is_receive else []),
+        ):
+            with fails(code):
+                getattr(queue, name)(**given)
+
+
 @pytest.mark.spec("AC-3.11.4-01", "AC-3.11.4.1.19-01")
 def test_guards_come_in_their_order(service: MSMQService) -> None:
     queue = opened(filled(service, "a"), SEND)
@@ -694,6 +715,20 @@ def test_purge_leaves_what_is_locked(service: MSMQService) -> None:
     reading.Abort()  # what was locked goes as well, now
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         queue.Receive(ReceiveTimeout=0)
+    # It is not taken away with the others: who has locked it gets it. None is received.
+    info.Journal = 1
+    info.Update()
+    journal = opened(info_of(service, name=f"{info.FormatName};JOURNAL"))
+    send(service, info, "c", "d")
+    reading = dispenser.BeginTransaction()
+    assert body(queue.Receive(Transaction=reading, ReceiveTimeout=0)) == "c"
+    queue.Purge()
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        journal.Receive(ReceiveTimeout=0)
+    reading.Commit()
+    assert body(journal.Receive(ReceiveTimeout=0)) == "c"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        journal.Receive(ReceiveTimeout=0)
     looker = opened(info, PEEK)
     with fails(E.MQ_ERROR_ACCESS_DENIED):
         looker.Purge()

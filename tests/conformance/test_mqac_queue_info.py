@@ -112,6 +112,28 @@ def test_a_name_that_is_put_means_another_queue(service: MSMQService) -> None:
     assert renamed.QueueGuid == first.QueueGuid
 
 
+@pytest.mark.spec("AC-3.10.3-02")
+def test_create_and_refresh_find_out_whether_it_is_an_application_s(service: MSMQService) -> None:
+    for path in (fresh_path(), "QUORATE\\flagged"):
+        info = info_of(service, path=path)
+        info.Create()
+        found = info_of(service, name=info.FormatName or "")
+        found.Refresh()
+        for each in (info, found):
+            assert each.QueueGuid is not None
+            assert each.ModifyTime.year > 1970
+        # It is refreshed: no get reads it again.
+        info.Label = "since"
+        info.Update()
+        assert (found.Label, found.PathName) == ("", info.PathName)
+        found.Refresh()
+        assert found.Label == "since"
+        info.Delete()
+    system = info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER")
+    system.Refresh()
+    assert (system.QueueGuid, system.ModifyTime.year) == (None, 1970)
+
+
 @pytest.mark.spec(
     "AC-3.10.3-01", "AC-3.10.6.1-01", "AC-3.10.4.1.26-03", "AC-3.10.4.1.26-04", "AC-3.10.6.1-05"
 )
@@ -130,13 +152,19 @@ def test_without_a_name_nothing_can_be_done(service: MSMQService) -> None:
     named = made(service)
     with fails(E.MQ_ERROR_INVALID_PARAMETER):  # a format name does not do for Create
         info_of(service, name=named.FormatName or "").Create()
-    for ready in (info_of(service, name=named.FormatName or ""),
-                  info_of(service, path=named.PathName or "")):  # fmt: skip
-        ready.Refresh()
-        ready.Update()
-        opened(ready).Close()
+    for by in ({"name": named.FormatName or ""}, {"path": named.PathName or ""}):
+        # One name does, before anything has found the other.
+        for ready in ("Refresh", "Update"):
+            getattr(info_of(service, **by), ready)()
+        opened(info_of(service, **by)).Close()
     found = info_of(service, path=(named.PathName or "").replace("QUORATE", "."))
     assert found.FormatName == named.FormatName
+    other = made(service)
+    info_of(service, name=named.FormatName or "").Delete()
+    info_of(service, path=other.PathName or "").Delete()
+    for deleted in (named, other):
+        with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+            deleted.Refresh()
     public = info_of(service, path=".\\here")
     public.Create()
     assert info_of(service, path=".\\here").FormatName == public.FormatName
@@ -483,6 +511,14 @@ def test_privacy_and_journal(service: MSMQService) -> None:
         MQPRIVLEVEL.MQ_PRIV_LEVEL_NONE,
         MQJOURNAL.MQ_JOURNAL,
     )
+    public = info_of(service, path="QUORATE\\privacy")
+    public.Create()
+    for each in (info, public):
+        for level in MQPRIVLEVEL:
+            each.PrivLevel = level
+            each.Update()
+            assert info_of(service, name=each.FormatName or "").PrivLevel == level
+    public.Delete()
     system = info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER")
     assert (system.PrivLevel, system.Journal) == (MQPRIVLEVEL.MQ_PRIV_LEVEL_OPTIONAL, 0)
     refreshes_first(service, "PrivLevel", "Journal")
@@ -528,8 +564,11 @@ def test_a_base_priority_is_a_public_queue_s(service: MSMQService) -> None:
     public.Update()
     again = info_of(service, path="QUORATE\\public2")
     assert again.BasePriority == 32767
-    for name, wanted in ((public.FormatName, 32767), ("DIRECT=OS:QUORATE\\public2", 0)):
-        assert info_of(service, name=name or "").BasePriority == wanted
+    name = public.FormatName or ""
+    for each, wanted in (
+        (name, 32767), (name.lower(), 32767), ("DIRECT=OS:QUORATE\\public2", 0),
+    ):  # fmt: skip
+        assert info_of(service, name=each).BasePriority == wanted
     again.Delete()
     refreshes_first(service, "BasePriority")
 
@@ -614,7 +653,15 @@ def test_a_directory_path_is_a_public_queue_s(service: MSMQService) -> None:
     public = info_of(service, path="QUORATE\\public4")
     public.Create()
     again = info_of(service, path="QUORATE\\public4")
+    named = control_pb2.GetQueueRequest(queue=control_pb2.QueueName(name=again.FormatName or ""))
+    queue = ask(service, lambda s: s.queues.GetQueue, named)
+    assert again.ADsPath == queue.attributes["directory_path"].text
     assert again.ADsPath.endswith(str(public.QueueGuid))
+    for label in ("once", "twice"):  # it is refreshed, and not again
+        public.Label = label
+        public.Update()
+        assert again.ADsPath
+        assert again.Label == ""
     name = again.FormatName or ""
     again.Delete()
     are_public_alone(service, "ADsPath", name)
@@ -823,7 +870,8 @@ def test_open_checks_access_share_and_name(service: MSMQService) -> None:
     with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
         info.Open(SEND | MQACCESS.MQ_ADMIN_ACCESS, MQSHARE.MQ_DENY_NONE)
     for name in (SEVERAL, MULTICAST, HTTP):
-        for access in (RECEIVE, PEEK, SEND | PEEK, RECEIVE | MQACCESS.MQ_ADMIN_ACCESS):
+        admin = MQACCESS.MQ_ADMIN_ACCESS
+        for access in (RECEIVE, PEEK, SEND | PEEK, SEND | admin, RECEIVE | admin, PEEK | admin):
             with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
                 info_of(service, name=name).Open(access, MQSHARE.MQ_DENY_NONE)
     for wrong, code in (
@@ -989,6 +1037,10 @@ def test_update_writes_and_refuses(service: MSMQService) -> None:
     found = MSMQQuery(service).LookupQueue(Label="changed").Next()
     assert found is not None
     assert found.FormatName == info.FormatName  # the directory has it, too
+    request = control_pb2.ListObjectsRequest(object_class="queue")
+    listed = ask(service, lambda s: s.directory.ListObjects, request).objects
+    labels = {guid_text(each.identifier): each.attributes["label"].text for each in listed}
+    assert labels[info.QueueGuid or ""] == "changed"
     info.Label, info.PrivLevel = "unwritten", 77
     with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
         info.Update()

@@ -271,12 +271,14 @@ def test_a_provider_has_a_type_and_a_name(way: Way, service: MSMQService) -> Non
 
 
 @pytest.mark.spec("AC-3.17.4.1.62-02", "AC-3.17.4.1.63-02")
-def test_provider_names(service: MSMQService) -> None:
+def test_provider_names(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
     for name in ("Base", "Enhanced"):
         full = f"Microsoft {name} Cryptographic Provider, v1.0"
         message.AuthenticationProviderName = full
         assert message.AuthenticationProviderName == full
+        message.ConnectorTypeGuid = CONNECTOR
+        way.through(message)
     message.AuthenticationProviderName = None
     assert message.AuthenticationProviderName == ""
 
@@ -341,6 +343,15 @@ def test_messages_are_signed_with_a_certificate_whose_key_is_here(
         assert found is not None
         assert found.SenderCertificate == signer.certificate
         assert len(found.Signature) == SIGNATURE_BYTES
+    # One that was put comes before the one of the context.
+    assert isinstance(manager, ClusterManager)
+    attached, put = (new_signer(name, 1024, 1) for name in ("attached", "put"))
+    message = MSMQMessage(MSMQService(ClusterManager(manager.client, [attached, put])))
+    message.AuthLevel = MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_ALWAYS
+    message.AttachCurrentSecurityContext()
+    for certificate, wanted in ((b"", attached), (put.certificate, put), (b"", attached)):
+        message.SenderCertificate = certificate
+        assert way.through(message).SenderCertificate == wanted.certificate
 
 
 @pytest.mark.spec("AC-3.17.4.1.49-03", "AC-3.17.4.1.87-03", "AC-3.17.4.1.44-01")
@@ -519,7 +530,7 @@ def test_a_single_message_is_a_transaction_of_its_own(service: MSMQService) -> N
     found = way.next()
     assert (found.IsFirstInTransaction2, found.IsLastInTransaction2) == (True, True)
     # Required to send one alone, enough to take one alone.
-    for none in (MQTRANSACTION.MQ_NO_TRANSACTION, MQTRANSACTION.MQ_MTS_TRANSACTION):
+    for none in {*MQTRANSACTION} - {MQTRANSACTION.MQ_SINGLE_MESSAGE}:
         with fails(E.MQ_ERROR_TRANSACTION_USAGE):
             MSMQMessage(service).Send(way.sender, none)
     message = MSMQMessage(service)

@@ -65,6 +65,8 @@ def test_a_dispenser_begins_internal_transactions(service: MSMQService) -> None:
     one, two = dispenser.BeginTransaction(), dispenser.BeginTransaction()
     identifiers = {t.attached().GetTransactionInfo().uow for t in (one, two)}
     assert len(identifiers) == 2
+    assert {len(identifier) for identifier in identifiers} == {16}
+    assert bytes(16) not in identifiers
     pair = Pair(service)
     pair.send(one)
     assert pair.is_empty()
@@ -111,7 +113,9 @@ def test_commit_is_synchronous_plain_and_once(service: MSMQService) -> None:
         transaction.Commit(fRetaining=True)
 
 
-@pytest.mark.spec("AC-3.8.4.1.2-01", "AC-3.8.4.1.2-02", "AC-3.8.4.1.2-03", "AC-3.9.4.1.3-01")
+@pytest.mark.spec(
+    "AC-3.8.4.1.2-01", "AC-3.8.4.1.2-02", "AC-3.8.4.1.2-03", "AC-3.9.4.1.3-01", "AC-3.8.4.1.1-03"
+)
 def test_abort_is_synchronous_plain_and_once(service: MSMQService) -> None:
     with fails(0x8007_0057):  # it stands for no transaction
         MSMQTransaction().Abort()
@@ -127,8 +131,9 @@ def test_abort_is_synchronous_plain_and_once(service: MSMQService) -> None:
     for again in (transaction.Commit, transaction.Abort):
         with fails(0xC00E_0051):
             again()
-    with fails(XACT_E_NOTSUPPORTED):
-        transaction.Abort(fAsync=True)
+    for wrong in ({"fRetaining": True}, {"fAsync": True}):  # checked first
+        with fails(XACT_E_NOTSUPPORTED):
+            transaction.Abort(**wrong)
 
 
 class Ledgered(UnitOfWork):
@@ -190,7 +195,9 @@ def test_an_itransaction_is_given_the_defaults_and_no_reason() -> None:
     ]
 
 
-@pytest.mark.spec("AC-3.9.4.1.2-02", "AC-3.9.4.1.2-03", "AC-3.9.4.1.3-02", "AC-3.9.4.1.3-03")
+@pytest.mark.spec(
+    "AC-3.9.4.1.2-02", "AC-3.9.4.1.2-03", "AC-3.9.4.1.3-02", "AC-3.9.4.1.3-03", "AC-3.8.4.1.1-01"
+)
 def test_what_an_object_of_transactions_hands_on(service: MSMQService) -> None:
     for name in ("Commit", "Abort"):
         with fails(0x8007_0057):
