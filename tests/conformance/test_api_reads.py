@@ -171,6 +171,11 @@ def test_peeking_at_the_next_message() -> None:
         taking = await reader.waits(reader.receive(timeout_ms=LONG_MS), 3)
         await reader.send(b"c")
         assert [bodies(one) for one in await asyncio.gather(*peeks, taking)] == [[b"c"]] * 3
+        # The cursors are at that message now.
+        await reader.send(b"d")
+        for cursor in (first, second):
+            assert (await reader.peek(cursor=cursor)).status == RECEIVED
+            assert bodies(await reader.peek(cursor=cursor, action=NEXT)) == [b"d"]
 
     reading(scenario)
 

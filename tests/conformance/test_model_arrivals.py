@@ -500,7 +500,14 @@ def test_an_arrival_is_reported_to_the_queue_that_a_traced_message_names(
     body = bytes(report.properties.message_body).decode("utf-16-le")
     assert "<TARGET QUEUE>DIRECT=OS:vhost\\orders</TARGET QUEUE>\r\n" in body
     # What cannot be opened for sending drops the report, not the message.
-    for unfit in (b"?" * 16, world.record(exact).identifier):
-        more = packet(7 + unfit[0], report_to=unfit, sequence=sequence and (SEQUENCE, unfit[0], 1))
+    full, gone = world.create("full", quota=0), world.create("gone")
+    journal = world.record(world.record(reports).journal_queue).identifier
+    kinds = {unfit: world.record(unfit).identifier for unfit in (exact, full, gone)}
+    world.one(commands.DeleteQueue(request(), gone, ()))
+    for number, unfit in enumerate((b"?" * 16, journal, OWN, *kinds.values()), start=2):
+        numbers = sequence and (SEQUENCE, number, number - 1)
+        more = packet(7 + number, report_to=unfit, sequence=numbers)
         assert world.arrive(more) == [TransferVerdict.ACCEPTED]
-    assert (len(world.messages(reports)), len(world.messages(exact))) == (1, 0)
+    assert len(world.messages(reports)) == 1
+    for unfit in (exact, full, gone, world.record(reports).journal_queue):
+        assert world.positions(unfit) == {}

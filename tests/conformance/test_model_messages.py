@@ -34,10 +34,10 @@ class Orders(World):
         self.opened = self.c.open(ORDERS, RECEIVE)
         self.sent = 0
 
-    def fill(self, count: int) -> list[int]:
+    def fill(self, count: int, **fields: Any) -> list[int]:
         for _ in range(count):
             self.sent += 1
-            raw = packet(self.sent, sequence=(9, self.sent, self.sent - 1))
+            raw = packet(self.sent, sequence=(9, self.sent, self.sent - 1), **fields)
             assert self.arrive(raw) == [0]
         return list(self.positions(self.orders))
 
@@ -101,6 +101,16 @@ def test_states_of_a_position(world: Orders) -> None:
         ended = commands.ReadEnd(world.c.request(), world.orders, third, False)
         assert world.one(ended).status == 0
         assert world.state_of(third) is (None if is_purged else PositionState.AVAILABLE)
+    # Nor is it reclaimed when its time ends meanwhile.
+    (fourth,) = world.fill(1, time_to_be_received=10)
+    for outcome in (world.c.abort, world.c.commit):
+        transaction = world.c.begin(outcome.__name__)
+        world.c.receive(world.opened, transaction=transaction)
+        world.tick(20_000)
+        assert world.state_of(fourth) is PositionState.LOCKED
+        assert outcome(transaction) == 0
+        assert world.state_of(fourth) is None
+        (fourth,) = world.fill(1, sent_time=world.now_ms // 1000, time_to_be_received=10)
 
 
 @pytest.mark.spec(

@@ -17,8 +17,8 @@ from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.node.config.loading import parse
 from qm.node.upkeep.msmq_endpoint import outgoing_settings
-from qm.session import ConnectionStatus, NextHop, OutgoingLink, SessionConfig
-from qm.session.link import Connect, Resolve
+from qm.session import ConnectionStatus, NextHop, OutgoingLink, OutgoingState, SessionConfig
+from qm.session.link import Connect, ConnectionHistoryEntry, Resolve
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
@@ -201,7 +201,26 @@ def test_the_destination_of_a_direct_name_is_the_host_that_it_says(spelling: str
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.5.2.1-03", "QB-3.1.7.4-03")
+@pytest.mark.spec("QB-3.1.5.2.3-02")
+def test_a_request_for_a_session_is_reported_while_it_is_not_answered() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            peer.is_mute = True
+            queue = cluster.send(peer.address)
+            await until(lambda: peer.asked_for)
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert report.state is OutgoingState.WAITING
+            now_s = cluster.world.now_ms // 1000
+            assert list(report.connection_history) == [
+                ConnectionHistoryEntry(ConnectionStatus.IN_PROCESS, now_s, 0, HOST)
+            ]
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.5.2.1-01", "QB-3.1.5.2.1-03", "QB-3.1.7.4-03")
 def test_the_next_hops_of_a_queue_manager_are_all_of_its_addresses() -> None:
     names = Names()
     names.known["far.example"] = ["10.1.1.1", "fd00::1"]

@@ -78,6 +78,18 @@ def test_the_first_hop_is_the_remote_queue_manager() -> None:
     link.established(UTC)
     link.message_available()
     assert link.next_action() is None
+    # So it is when a retry begins from the start again, after the last hop.
+    link = OutgoingLink(SessionConfig())
+    connecting(link, FIRST, SECOND)
+    for now, hop in ((10.0, SECOND), (20.0, FIRST)):
+        failure = ConnectionStatus.SOCKET_CONNECT_FAILURE
+        link.connect_failed(failure, 7, now - 5, UTC, has_backlog=True)
+        link.handle_timer(now, has_backlog=True)
+        if hop is FIRST:
+            assert link.next_action() == Resolve()
+            link.resolved([FIRST, SECOND])
+        assert link.remote == hop
+        assert link.next_action() == Connect(hop, False)
     direct = OutgoingLink(SessionConfig())
     direct.message_available()
     direct.next_action()

@@ -48,6 +48,11 @@ def test_requests_have_rising_cookies_and_our_guid() -> None:
     assert requester.handle_timer(10.999) == []
     assert requester.handle_timer(11.0) == [PingResult(n, PingVerdict.TIMEOUT) for n in (1, 2, 3)]
     assert requester.next_timer() == 11.25
+    # None has the cookie of an earlier one, however many there were.
+    for expected in range(5, 0x1_0003):
+        now = float(expected)
+        assert requester.send(now)[0] == expected
+        requester.handle_timer(now + 1)
 
 
 @pytest.mark.spec("QB-2.2.7-03")

@@ -122,6 +122,48 @@ def test_every_message_sent_is_counted() -> None:
     driven.session.commit(1)
     # OrderAck and FinalAck have positions like all others; the FinalAck is recoverable.
     assert driven.acks() == [SessionHeader(1, 0, 0, 5, 3)]
+    # Of messages that were offered together, those count that the window let go.
+    driven = open_acceptor(window=2)
+    kinds = [KIND_RECOVERABLE, KIND_EXPRESS, KIND_EXPRESS, KIND_TRANSACTIONAL]
+    packets = [write_packet(message(number, kind)) for number, kind in enumerate(kinds, 1)]
+    driven.session.offer(range(1, 5), packets)
+    for released_count, counts in ((0, (2, 1)), (2, (4, 2))):
+        if released_count:
+            driven.feed(ack(released_count, 1, 0, window=2, sent=1))
+        assert len(driven.out()) == 2
+        assert driven.session.in_flight == 2
+        driven.feed(message(1 + released_count, KIND_EXPRESS))
+        driven.session.commit(driven.session.arrived_count)
+        (header,) = driven.acks()
+        found = header.user_msg_sequence_number, header.recoverable_msg_seq_number
+        assert found == counts
+
+
+@pytest.mark.spec("QB-3.1.7.1.3-03")
+def test_recoverable_messages_have_numbers_among_themselves() -> None:
+    mixed = (
+        KIND_EXPRESS,
+        KIND_RECOVERABLE,
+        KIND_EXPRESS,
+        KIND_TRANSACTIONAL,
+        KIND_RECOVERABLE,
+    )
+    # Position of each recoverable message, by RecoverableSequenceNumber; numbers 2 and 3 of the
+    # mixed ones are the transactional one, which is not released, and the last.
+    for kinds, places in (
+        ([KIND_RECOVERABLE] * 4, [1, 2, 3, 4]),
+        (mixed, [2, None, 5]),
+    ):
+        driven = open_initiator()
+        packets = [write_packet(message(number, kind)) for number, kind in enumerate(kinds, 1)]
+        driven.session.offer(range(1, len(kinds) + 1), packets)
+        driven.out()
+        driven.feed(ack(len(kinds)))
+        driven.events()
+        for number, place in enumerate(places, 1):
+            driven.feed(ack(len(kinds), number))
+            named = [event for event in driven.events() if isinstance(event, AcksReceived)]
+            assert [event.released for event in named] == ([[place]] if place else [])
 
 
 @pytest.mark.spec("QB-3.1.5.5.1-01", "QB-3.1.5.5.2-01", "QB-3.1.1.6.1-02")

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from qm.session import KIND_EXPRESS, CloseReason, SessionConfig, SessionState
+from qm.session import (
+    KIND_EXPRESS,
+    KIND_RECOVERABLE,
+    KIND_TRANSACTIONAL,
+    CloseReason,
+    SessionConfig,
+    SessionState,
+)
 from qm.wire.guid import GUID_NULL
 from qm.wire.packets.internal import ConnectionParameters
 from qm.wire.packets.packet import Packet
@@ -61,21 +68,24 @@ def test_initialization_timer_stops_with_connection_parameters() -> None:
 
 
 @pytest.mark.spec("QB-3.1.2.2-01", "QB-3.1.6.2-01", "QB-3.1.7.1.3-05")
+@pytest.mark.parametrize("kind", [KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL])
 @pytest.mark.parametrize("is_sender", [False, True])
-def test_a_session_without_messages_for_a_whole_period_ends(is_sender: bool) -> None:
+def test_a_session_without_messages_for_a_whole_period_ends(is_sender: bool, kind: int) -> None:
     driven = open_acceptor(SessionConfig(cleanup_timeout_ms=100_000))
+    named = int(kind != KIND_EXPRESS)
     if is_sender:
-        driven.offer(1, 1, KIND_EXPRESS)
+        driven.offer(1, 1, kind)
         driven.out()
-        driven.feed(ack(1))
+        driven.feed(ack(1, named))
     else:
-        driven.feed(message(1))
+        driven.feed(message(1, kind))
         driven.session.commit(1)
         driven.out()
     driven.wait(100)
     assert driven.closed() is None
     # A SessionAck is no activity.
-    driven.feed(ack(int(is_sender), sent=int(not is_sender), recoverable_sent=int(not is_sender)))
+    recoverable_sent = 0 if is_sender else named
+    driven.feed(ack(int(is_sender), sent=int(not is_sender), recoverable_sent=recoverable_sent))
     driven.wait(99.9)
     assert driven.closed() is None
     driven.wait(0.1)
@@ -238,6 +248,25 @@ def test_ack_send_timer_acknowledges_what_is_durable() -> None:
     driven.wait(0.1)
     (header,) = driven.acks()
     assert header.ack_sequence_number == 2
+
+
+@pytest.mark.spec("QB-3.1.6.4-01")
+def test_each_expiry_names_what_came_since_the_last_acknowledgement() -> None:
+    driven = open_acceptor(recoverable_ack_timeout_ms=500)
+    for first, named in ((1, (2, 1, 0b11)), (4, (5, 3, 0b111))):
+        driven.feed(*messages(first, 3))
+        driven.session.commit(first + 1)
+        driven.wait(0.4)
+        assert driven.acks() == []
+        driven.wait(0.1)
+        (header,) = driven.acks()
+        assert named == (
+            header.ack_sequence_number,
+            header.recoverable_msg_ack_seq_number,
+            header.recoverable_msg_ack_flags,
+        )
+        driven.wait(5)
+        assert driven.acks() == [], "nothing more is durable"
 
 
 @pytest.mark.spec("QB-3.1.6.4-01", "QB-3.1.6.4-02", "QB-3.1.2.5-01")

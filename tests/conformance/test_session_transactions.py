@@ -114,6 +114,9 @@ def test_resend_timer_starts_with_the_first_message_only() -> None:
     assert schedule.next_timer() == 17.0
     schedule.stop()
     assert schedule.next_timer() is None
+    schedule.sent(20.0)
+    schedule.begin_session(21.0)
+    assert schedule.next_timer() is None, "it is stopped at the start of another session, too"
     with pytest.raises(SessionMisuse):
         ResendSchedule(0.0, ())
 
@@ -248,6 +251,11 @@ def test_first_sending_names_the_acknowledged_number_before_it() -> None:
     assert table.dispatch(1) == [102]
     assert table.previous_numbers([102]) == [1]
     assert table.unacked_numbers == [2]
+    for number in (3, 4):
+        table.add(100 + number, number)
+    assert table.dispatch(2) == [103, 104]
+    assert table.previous_numbers([103, 104]) == [2, 3], "none of these is acknowledged"
+    assert table.unacked_numbers == [2, 3, 4]
 
 
 @pytest.mark.spec("QB-3.1.3.2-04", "QB-3.1.6.1-02", "QB-3.1.1.6-01")
@@ -265,6 +273,15 @@ def test_a_new_session_sends_the_whole_table_again_in_order() -> None:
     assert table.dispatch(10) == [101, 102, 8, 9]
     assert table.session_acked([8, 9], [101, 102]) == [8, 9]
     assert table.order_acked(LIVE, 2).ended == [101, 102]
+    # What was sent before counts as not sent yet, under the numbers that it had.
+    table.add(103, 3)
+    table.add(104, 4)
+    for token in (10, 11):
+        table.add(token, priority=token - 6)
+    for _ in range(2):
+        assert [table.dispatch(10) for _ in range(3)] == [[11], [10], [103, 104]]
+        assert table.previous_numbers([103, 104]) == [2, 3]
+        table.session_ended()
 
 
 @pytest.mark.spec("QB-3.1.5.5.1-02", "QB-3.1.7.12-03")

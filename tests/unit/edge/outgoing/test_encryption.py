@@ -391,7 +391,7 @@ def test_session_keys_are_used_for_a_time() -> None:
     assert (SEND_KEYS_MAX, SEND_KEY_LIFETIME_S) == (53, 600)
 
 
-@pytest.mark.spec("QB-3.1.1.3-01")
+@pytest.mark.spec("QB-3.1.1.3-01", "QB-3.1.7.1.5-01")
 @pytest.mark.parametrize(
     ("level", "setting", "algorithms"),
     [

@@ -271,7 +271,7 @@ def test_a_private_name_asks_the_directory_for_its_computer_and_not_for_its_queu
     run(scenario())
 
 
-@pytest.mark.spec("QB-2.2.3.1-03")
+@pytest.mark.spec("QB-2.2.3.1-03", "QB-3.1.5.2.1-01", "QB-3.1.5.2.1-04")
 @pytest.mark.parametrize("known_by", ["its address", "the configuration", "the directory"])
 def test_a_session_is_asked_of_a_queue_manager_unless_the_name_is_direct(known_by: str) -> None:
     async def scenario() -> None:

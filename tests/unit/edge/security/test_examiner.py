@@ -130,6 +130,21 @@ def test_a_certificate_that_is_not_the_sid_s_own_proves_nothing(desk: Desk, who:
     assert (facts.signature, facts.sender_sids) == (SignatureFact.INVALID, ())
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-06")
+def test_what_is_known_of_a_sender_is_of_this_certificate_and_this_sid(desk: Desk) -> None:
+    desk.table.register(BOB, certificate("bob"))
+    for sid, mine, expected in (
+        (ALICE, certificate(), (ALICE,)),
+        (BOB, certificate(), ()),
+        (ALICE, certificate("bob"), ()),
+        (ALICE, certificate(), (ALICE,)),
+    ):
+        before = desk.table.reads
+        security = SecurityHeader(SENDER_ID_SID, security_id=sid, sender_cert=mine)
+        assert desk.facts(signed(plain(), security=security)).sender_sids == expected
+    assert desk.table.reads == before, "the directory is not asked again"
+
+
 @pytest.mark.spec("DM-3.1.1.12-41")
 @pytest.mark.parametrize("is_registered", [True, False])
 def test_a_signature_without_sid_is_worth_what_its_certificate_is(

@@ -16,6 +16,7 @@ from qm.model.values.elements import QueueAccessType
 from qm.model.values.limits import VERSION_OF_UNKNOWN_LOOKUPS
 from qm.model.values.rows import ResultKind
 from qm.wire.codes import ErrorCode
+from qm.wire.message_class import AcknowledgeFlags
 from tests.unit.model.world import HOST, NOW_MS, ClientInWorld, World, direct, effects, packet
 
 RECEIVE = QueueAccessType.RECEIVE_ACCESS
@@ -52,6 +53,30 @@ def test_each_message_is_received_once_in_order(world: World) -> None:
     client.receive(opened, first=6, is_two_phase=True)
     other = world.client("d")
     assert [r.message_ordinal for r in other.receive(other.open(ORDERS, RECEIVE))] == [6]
+
+
+@pytest.mark.spec("DM-3.1.1.2-22")
+def test_the_order_is_the_same_however_a_message_comes_in(world: World) -> None:
+    """By priority, then by the time of arrival: sent here, arrived like others, judged alone."""
+    orders = world.create("orders")
+    client = world.client()
+    asking = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    for number, priority in enumerate((0, 7, 3, 0, 7, 3)):
+        world.arrive(packet(10 * number, priority=priority, body=b"%d like" % number))
+        raw = packet(1, priority=priority, body=b"%d sent" % number)
+        assert client.send(ORDERS, raw=raw).status == 0
+        alone = packet(10 * number + 1, priority=priority, body=b"%d alone" % number, **asking)
+        world.arrive(alone)
+    opened = client.open(ORDERS, RECEIVE)
+    listed = [bytes(message.properties.message_body) for message in world.messages(orders)]
+    assert listed == [
+        b"%d %s" % (number, how)
+        for number in (1, 4, 2, 5, 0, 3)
+        for how in (b"like", b"sent", b"alone")
+    ]
+    taken = client.receive(opened, len(listed))
+    keys = [result.lookup_identifier for result in taken]
+    assert keys == sorted(keys)
 
 
 def test_a_result_keeps_its_body_until_it_is_confirmed(world: World) -> None:
@@ -469,6 +494,18 @@ def test_time_to_be_received_ends_while_available_or_when_given_back(world: Worl
     assert world.one(end).status == 0
     assert ids(world, orders) == [3]
     assert not [row for row in world.state.rows() if row[0] == Table.DEADLINE]
+    # So it is with one that is judged by itself, and wherever in the queue it is by then.
+    dying["sent_time"] = world.now_ms // 1000
+    asking = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    world.arrive(packet(4, **dying, **asking), packet(5, **dying, **asking), packet(6, **dying))
+    _, later = client.open(f"{ORDERS};later", QueueAccessType.MOVE_ACCESS)
+    for key in list(world.positions(orders))[2:]:
+        move = commands.Move(client.request(), orders, key, later, (), None)
+        assert world.one(move).status == 0
+    world.tick(9_999)
+    assert (ids(world, orders), ids(world, later)) == ([3, 4], [5, 6])
+    world.tick(1)
+    assert (ids(world, orders), ids(world, later)) == ([3], [])
 
 
 def test_what_is_locked_at_the_head_does_not_end_its_priority(world: World) -> None:

@@ -327,12 +327,34 @@ def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: 
 # Moving ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("DM-3.1.7.1.11-02")
+def test_a_two_phase_read_in_a_transaction_is_the_transaction_s(two: Two) -> None:
+    for outcome, left in ((two.c.abort, [1, 2, 3]), (two.c.commit, [2, 3])):
+        tx = two.c.begin(outcome.__name__)
+        (lent,) = two.c.receive(two.from_a, is_two_phase=True, transaction=tx)
+        assert lent.message_ordinal == 1
+        end = commands.ReadEnd(two.c.request(), two.a, lent.lookup_identifier, True)
+        assert two.one(end).status == SEQUENCE_ERROR
+        assert two.ordinals(two.a) == [1, 2, 3]
+        assert outcome(tx) == 0
+        assert two.ordinals(two.a) == left
+
+
+def body_places(two: Two, queue_id: int) -> list[tuple[int, ...]]:
+    """Return where the messages of a queue are kept."""
+    return [
+        (one.body_index, one.body_offset, one.body_length, one.body_ordinal, one.body_crc32)
+        for one in two.positions(queue_id).values()
+    ]
+
+
 @pytest.mark.spec(
     "DM-3.1.4.4-04", "DM-3.1.7.1.16-01", "DM-3.1.7.1.16-02", "DM-3.1.7.1.16-03", "DM-3.1.7.1.16-04"
 )
 def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
     _, subqueue = two.c.open(A + ";retry", MOVE)
     keys = list(two.positions(two.a))
+    bodies = body_places(two, two.a)
 
     woken: set[int] = set()
 
@@ -364,6 +386,7 @@ def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
         (EffectKind.MOVED_OUT, two.a),
     ], "readers of the subqueue may be woken"
     assert list(two.positions(subqueue)) == keys[:2], "in its place, before a later one"
+    assert body_places(two, subqueue) == bodies[:2], "they refer to the same messages"
     assert move(keys[1], subqueue, two.a) == 0
     assert (two.ordinals(two.a), two.ordinals(subqueue)) == ([2, 3], [1])
     dead = two.manager_queue("system_transactional_deadletter_queue")

@@ -28,6 +28,7 @@ from qm.names.errors import QueueNameError
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import MessageClass
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
@@ -72,6 +73,10 @@ def packet_of(message: Message) -> UserMessage:
     packet, end = parse_user_message(raw, 0, len(raw))
     assert end == len(raw)
     return packet
+
+
+def none_if_null(guid: bytes | None) -> bytes | None:
+    return None if guid == GUID_NULL else guid
 
 
 def again(message: Message) -> Message:
@@ -409,6 +414,10 @@ def test_codes_of_levels_and_algorithms() -> None:
     assert (properties.extension_data, properties.label) == (b"extension", "a label")
     assert (properties.privacy_level, properties.message_body) == (3, b"body")
     assert again(message) == message
+    for level in PrivacyLevel:
+        private = with_(privacy_level=level, body_type=8)
+        assert packet_of(private).properties.privacy_level == level
+        assert again(private).privacy_level == level
 
 
 @pytest.mark.spec("DM-3.1.7.1.32-03", "DM-3.1.1.12-24")
@@ -575,6 +584,29 @@ def test_a_message_survives_its_packet(packet: UserMessage) -> None:
     assert again(message) == message
     assert message.body == packet.properties.message_body
     assert message.message_class == packet.properties.message_class
+    # What it is written from is what it was read from, apart from what no attribute stands for.
+    made = construct_user_message_packet(message)
+    replace = msgspec.structs.replace
+    header, properties = packet.user_header, packet.properties
+    connector = none_if_null(header.connector_type)
+    assert made.user_header == replace(header, hop_count=0, connector_type=connector)
+    label = properties.label or None
+    assert made.properties == replace(properties, label=label, allocation_surplus_bytes=0)
+    transaction, lists = packet.transaction, packet.multi_queue_format
+    if transaction is not None:
+        connector = none_if_null(transaction.connector_qm_guid)
+        transaction = replace(transaction, connector_qm_guid=connector)
+    assert made.transaction == transaction
+    assert made.multi_queue_format == (None if lists == MultiQueueFormatHeader() else lists)
+    for name in ("priority", "time_to_reach_queue", "is_traced"):
+        assert getattr(made, name) == getattr(packet, name)
+    for name in ("sender_id_type", "security_id", "encryption_key", "signature", "sender_cert"):
+        assert getattr(made.security, name, None) == getattr(packet.security, name, None)
+    tracing, soap = packet.debug, packet.soap
+    queue = None if tracing is None else none_if_null(tracing.queue_identifier)
+    assert getattr(made.debug, "queue_identifier", None) == queue
+    for name in ("header", "body"):
+        assert getattr(made.soap, name, None) == (getattr(soap, name, None) or None)
 
 
 def test_texts_of_messages_over_http_pass_through() -> None:
