@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from qm.session import (
     KIND_EXPRESS,
@@ -16,8 +17,10 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
+from qm.wire.guid import GUID_NULL
 from qm.wire.headers.session_header import SessionHeader
 from qm.wire.message_class import MessageClass
+from qm.wire.packets.ack import FinalAck, OrderAck, order_queue_at
 from qm.wire.packets.internal import (
     ConnectionParameters,
     EstablishConnection,
@@ -332,14 +335,20 @@ def test_administration_acknowledgements_are_ordinary_messages(message_class: in
     assert packets_in(driven.events()) == [write_packet(packet)]
 
 
-@pytest.mark.spec("QB-3.1.5.1.1-02")
-def test_acknowledgements_for_another_queue_manager_are_passed_on() -> None:
+@pytest.mark.spec("QB-3.1.5.1.1-02", "QB-3.1.5.1.1-03")
+@pytest.mark.parametrize("own", [order_ack(), final_ack()], ids=["OrderAck", "FinalAck"])
+def test_acknowledgements_for_another_queue_manager_are_passed_on(own: OrderAck | FinalAck) -> None:
     driven = open_acceptor()
-    foreign = order_ack(address=STRANGER)
+    foreign = replace(own, queue_manager_address=STRANGER)
     driven.feed(foreign)
     (event,) = driven.events()
     assert isinstance(event, PacketsArrived)
     assert event.block == write_packet(foreign)
+    # A direct name comes to the queue manager that it is for, and names none.
+    name = order_queue_at("10.1.1.1")
+    driven.feed(own, replace(own, queue_manager_address=GUID_NULL, destination_queue=name))
+    for event in driven.events():
+        assert isinstance(event, OrderAckArrived | FinalAckArrived)
 
 
 def test_a_message_to_the_order_queue_that_is_no_acknowledgement_is_a_message() -> None:

@@ -160,5 +160,10 @@ def test_a_simple_blob() -> None:
         damaged[at] = changed
         with pytest.raises(ProtocolError):
             parse_simple_blob(damaged, 0, len(damaged))
+    for at in (*range(4), *range(8, 12)):
+        damaged = bytearray(raw)
+        damaged[at] ^= 0x10
+        with pytest.raises(ProtocolError):
+            parse_simple_blob(damaged, 0, len(damaged))
     with pytest.raises(ProtocolError):
         parse_simple_blob(raw[:12], 0, 12)

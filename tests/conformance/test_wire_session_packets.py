@@ -456,9 +456,9 @@ def test_acknowledgments_are_told_from_messages() -> None:
         packet = raw.read(ack_packet(message_class, FINAL_BODY))
         assert isinstance(packet, FinalAck)
         assert packet.message_class == message_class
-    for name in ("TCP:1.2.3.4", "tcp:10.0.0.9"):
+    for name in ("TCP:1.2.3.4\\private$\\order_queue$", "tcp:10.0.0.9\\PRIVATE$\\ORDER_QUEUE$"):
         for kind, body in ((0xFF, ORDER_BODY), (0x4000, FINAL_BODY)):
-            direct = raw.direct(f"{name}\\private$\\order_queue$")
+            direct = raw.direct(name)
             packet = raw.read(ack_packet(kind, body, user_flags=MP | raw.DQ_DIRECT, names=direct))
             assert isinstance(packet, OrderAck if kind == 0xFF else FinalAck)
     # Reserved BaseHeader bits are no flags, and a hop on the way changes the hop count.
@@ -482,6 +482,20 @@ def test_acknowledgments_are_told_from_messages() -> None:
         ack_packet(0x4000, FINAL_BODY, user_flags=MP, names=b""),
         ack_packet(
             0x4000, FINAL_BODY, user_flags=0x0020_1C00, names=raw.direct("TCP:1.2.3.4\\PRIVATE$\\q")
+        ),
+        *(
+            raw.message(
+                raw.user(MP | raw.DQ_PRIVATE, ID_4),
+                raw.properties(label=LABEL, body=body, message_class=kind),
+                *headers,
+                flags=flags,
+                session=session,
+            )
+            for kind, body in ((0xFF, ORDER_BODY), (0x4000, FINAL_BODY))
+            for flags, headers, session in (
+                (0x20, [bytes(4)], b""),
+                (0, [], pack("<HHIHHHH", 0, 0, 0, 1, 1, 64, 0)),
+            )
         ),
         raw.message(raw.user(), raw.properties(message_class=0x8004)),
         raw.message(raw.user(), raw.properties(message_class=1)),

@@ -126,6 +126,30 @@ def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
     in_world(scenario)
 
 
+@pytest.mark.spec("DM-3.1.7.1.14-04")
+def test_a_cursor_is_at_the_message_for_which_its_peek_has_waited() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        looker, taker = await world.reader(), await world.reader()
+        handle, taking = await looker.open(), await taker.open()
+        cursor = (await looker.call(4, mqrr.Handle(handle))).cursor
+        at = {"cursor": cursor, "timeout_ms": INFINITE}
+        assert body(await looker.start(handle, PEEK_CURRENT, **at)) == b"one"
+        assert await taker.receive(taking) == b"one"
+        peek = asyncio.ensure_future(looker.start(handle, PEEK_NEXT, **at))
+        await until(lambda: waits(world)._count == 1)
+        # The read behind it is not held up by it, nor it by that read.
+        take = asyncio.ensure_future(taker.start(taking, timeout_ms=INFINITE))
+        await until(lambda: waits(world)._count == 2)
+        await client.send(ORDERS, b"two")
+        assert [body(one) for one in await asyncio.gather(peek, take)] == [b"two"] * 2
+        await client.send(ORDERS, b"three")
+        assert (await looker.start(handle, PEEK_CURRENT, cursor=cursor)).status == 0xC00E001D
+        assert body(await looker.start(handle, PEEK_NEXT, cursor=cursor)) == b"three"
+
+    in_world(scenario)
+
+
 @pytest.mark.spec("DM-3.1.7.1.10-07", "DM-3.1.7.1.17-01", "DM-3.1.7.3.1-03")
 def test_waits_with_and_without_a_cursor_stand_in_line_and_end_by_their_number() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:

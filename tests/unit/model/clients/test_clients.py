@@ -506,6 +506,17 @@ def test_time_to_be_received_ends_while_available_or_when_given_back(world: Worl
     assert (ids(world, orders), ids(world, later)) == ([3, 4], [5, 6])
     world.tick(1)
     assert (ids(world, orders), ids(world, later)) == ([3], [])
+    # What comes, or is committed, when its time is over ends at once.
+    world.arrive(packet(7, **dying, **asking), packet(8, **dying))
+    assert ids(world, orders) == [3]
+    exact = world.create("exact", transactional=True)
+    transaction = client.begin("late")
+    raw = packet(0, sequence=(1, 1, 0), time_to_be_received=10)
+    name = "DIRECT=OS:vhost\\exact"
+    assert client.send(name, raw=raw, transaction=transaction).status == 0
+    world.tick(10_000)
+    assert client.commit(transaction) == 0
+    assert world.positions(exact) == {}
 
 
 def test_what_is_locked_at_the_head_does_not_end_its_priority(world: World) -> None:

@@ -327,6 +327,19 @@ def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: 
 # Moving ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("DM-3.1.7.1.16-02")
+def test_what_moves_to_a_system_queue_comes_last_of_its_priority(two: Two) -> None:
+    plain = two.create("plain")
+    two.arrive(*(packet(n, to="plain", priority=p) for n, p in ((1, 2), (2, 6), (3, 2), (4, 6))))
+    keys = {one.message_ordinal: key for key, one in two.positions(plain).items()}
+    dead = two.manager_queue("system_deadletter_queue")
+    for ordinal in (3, 2, 1, 4):
+        move = commands.Move(two.c.request(), plain, keys[ordinal], dead, (), None)
+        assert two.one(move).status == 0
+    assert two.ordinals(dead) == [2, 4, 3, 1]
+    assert {one.state for one in two.positions(dead).values()} == {PositionState.AVAILABLE}
+
+
 @pytest.mark.spec("DM-3.1.7.1.11-02")
 def test_a_two_phase_read_in_a_transaction_is_the_transaction_s(two: Two) -> None:
     for outcome, left in ((two.c.abort, [1, 2, 3]), (two.c.commit, [2, 3])):

@@ -39,6 +39,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "is_file", lambda _: True)
 
 
+@pytest.mark.spec("QB-2.1.1-02")
 def test_paths_start_at_the_file_and_the_rest_has_defaults(tmp_path: Path) -> None:
     config = parse(SOUND, tmp_path)
     assert config.data == tmp_path / "data"
