@@ -119,6 +119,10 @@ def test_changes_of_the_queue_manager_last(world: World) -> None:
     world.machine = Machine(world.state)
     assert msgspec.structs.asdict(manager_of(world)) == msgspec.structs.asdict(before)
     assert manager_of(world).hardened_security
+    world.now_ms += 5_000
+    keys = commands.SetManagerKeys(request(), b"sealed", b"", b"", 1, 60_000, ())
+    assert world.one(keys).status == 0
+    assert (manager_of(world).create_time, manager_of(world).modify_time) == (NOW_S, NOW_S + 12)
     assert set_manager(world, connection_active=True) == 0
     assert manager_of(world).connection_active
 

@@ -286,7 +286,7 @@ def test_an_internal_certificate_is_kept_or_replaced() -> None:
         assert new.identifier not in {one.identifier for one in signers(service)}
 
 
-@pytest.mark.spec("AC-3.2.4.2.1-01", "AC-3.2.4.2.1-06", "AC-3.2.4.2.1-09")
+@pytest.mark.spec("AC-3.2.4.2.1-01", "AC-3.2.4.2.1-06", "AC-3.2.4.2.1-09", "DM-3.1.1.15-01")
 def test_certificates_have_a_digest_and_a_guid_in_the_directory() -> None:
     with serving() as service:
         application = MSMQApplication(service)

@@ -232,7 +232,7 @@ def test_a_peer_that_answers_with_another_guid_gets_nothing() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.3.12.25-03")
+@pytest.mark.spec("MQ-2.3.12.25-03", "QB-3.1.6.1-01")
 def test_a_host_that_nobody_knows_is_looked_up_again() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -252,6 +252,28 @@ def test_a_host_that_nobody_knows_is_looked_up_again() -> None:
             report = cluster.manager.report(queue)
             assert report is not None
             assert report.next_hops == (f"IP={HOST}",)
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.6.1-01")
+def test_a_retry_that_finds_nothing_to_send_connects_to_nobody() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        peer = Peer(HOST, port)
+        async with SendingCluster(port) as cluster:
+            queue = cluster.send(peer.address)
+            failure = ConnectionStatus.SOCKET_CONNECT_FAILURE
+            await until(lambda: last_status(cluster, queue) is failure)
+            cluster.world.one(commands.PurgeQueue(request(), queue, ()))
+            cluster.world.settle(queue)
+            async with peer:
+                await cluster.retry(queue)
+                await settled()
+                assert peer.asked_for == []
+                again = cluster.send(peer.address)
+                await until(lambda: not cluster.waiting(again))
+                assert len(peer.taken) == 1
 
     run(scenario())
 
@@ -299,7 +321,9 @@ def test_a_private_name_needs_its_queue_manager_in_the_configuration() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-1.3.2.1.1-01", "QB-1.3.2.1.2-01", "QB-3.1.1.6-01", "QB-3.1.7.1.6-01")
+@pytest.mark.spec(
+    "QB-1.3.2.1.1-01", "QB-1.3.2.1.2-01", "QB-3.1.1.6-01", "QB-3.1.7.1.6-01", "QB-3.1.3.2-04"
+)
 @pytest.mark.parametrize("is_recoverable", [False, True])
 def test_a_cut_connection_is_made_again_and_what_was_under_way_is_repeated(
     is_recoverable: bool,

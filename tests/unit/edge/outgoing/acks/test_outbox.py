@@ -66,7 +66,7 @@ def order_acks(messages: list[UserMessage]) -> list[OrderAck]:
     return [one for one in found if isinstance(one, OrderAck)]
 
 
-@pytest.mark.spec("QB-1.3.5.1-01", "QB-3.1.7.17-03")
+@pytest.mark.spec("QB-1.3.5.1-01", "QB-2.2.5-02", "QB-3.1.7.17-03")
 def test_a_final_ack_leaves_over_the_session_of_any_edge_until_it_is_acknowledged() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
@@ -87,6 +87,12 @@ def test_a_final_ack_leaves_over_the_session_of_any_edge_until_it_is_acknowledge
             assert cluster.metric("quorate_outbox_rows") == 1
             cluster.hub.answer(is_delivered=True)
             await until(lambda: not owed(cluster))
+            # It names the number before the message's, too, and is recoverable.
+            assert arrive(cluster, 2) == MessageClass.NACK_BAD_DST_Q
+            await until(lambda: cluster.hub.late)
+            (ack,) = final_acks(cluster.hub.late_messages())
+            assert (ack.tx_sequence_number, ack.tx_previous_sequence_number) == (2, 1)
+            assert ack.is_recoverable
 
     run(scenario())
 
