@@ -435,6 +435,13 @@ def test_an_acknowledgement_needs_a_queue_that_takes_it(world: World) -> None:
     admin = world.create("admin")
     world.arrive(packet(9, **asking(PA)))
     assert classes(world, admin) == [MessageClass.ACK_REACH_QUEUE]
+    # Its class says what became of the message.
+    late = {"time_to_reach_queue": 5, "sent_time": NOW_S - 60}
+    for number, (to, how, refusal) in enumerate(
+        (("strict", {}, 0x800A), ("full", {}, 0x8003), ("orders", late, 0x8002)), start=10
+    ):
+        assert world.arrive(packet(number, to=to, **(asking(NA) | how))) == [refusal]
+        assert classes(world, admin)[number - 9 :] == [refusal]
 
 
 @pytest.mark.spec("QB-3.1.7.15-05")

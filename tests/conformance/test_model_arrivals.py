@@ -327,6 +327,8 @@ def test_the_acceptance_rules(
 ) -> None:
     orders = world.create("orders", transactional=True)
     assert sequences(world) == []
+    # The number before the first one is 0, in whatever sequence.
+    assert world.arrive(packet(9, sequence=(SEQUENCE, 5, 4))) == [OUT_OF_ORDER]
     assert world.arrive(packet(1, sequence=(SEQUENCE, 5, 0))) == [ACCEPTED]
     restart(world)
     assert world.arrive(packet(2, sequence=(sequence, number, previous))) == [verdict]
