@@ -205,6 +205,11 @@ def test_what_is_known_of_an_outgoing_sequence(sender: Sender) -> None:
     assert (found.eod_last_ack, found.eod_first_non_ack) == (places[0], places[1])
     assert found.eod_last_non_ack == places[2]
     assert found.eod_next_seq == queries.SequencePlace(places[0].sequence_identifier, 4, 3)
+    sender.order_ack(places[0].sequence_identifier, 2)
+    found = queries.outgoing_queue(sender.machine.view, sender.queue_id)
+    assert found is not None
+    assert (found.eod_last_ack, found.eod_first_non_ack) == (places[1], places[2])
+    assert found.eod_last_non_ack == places[2]
 
 
 @pytest.mark.spec("DM-3.1.1.4-02")

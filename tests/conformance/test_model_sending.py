@@ -25,11 +25,11 @@ from qm.model.values.rows import PositionState
 from qm.session.outgoing import Numbers, own_packet
 from qm.wire.codes import ErrorCode
 from qm.wire.limits import TRANSACTION_ID_MAX
-from qm.wire.message_class import MessageClass
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.packets.user_message import parse_user_message
 from qm.wire.structures.identifiers import TxSequenceId
 from tests.unit.model.test_delivery import ELSEWHERE, EPOCH, JOURNALED, TRANSACTIONAL, Sender
-from tests.unit.model.world import NOW_S, OWN, World, packet, request
+from tests.unit.model.world import NOW_S, OWN, World, direct, packet, request
 from tests.unit.store.test_store import Node, arrivals, place, receive, received, setup_commands
 
 ORDERS = "DIRECT=OS:vhost\\orders"
@@ -70,6 +70,17 @@ def test_every_message_gets_the_next_ordinal(sender: Sender) -> None:
     raw = sender.bodies[sender.positions(sender.queue_id)[sender.keys()[1]].body_index, 0]
     ready = own_packet(raw, ordinals(sender)[1], NOW_S)
     assert deserialize_message_from_buffer(ready).identifier.uniquifier == 2
+    # So do those that the queue manager makes itself, in their packets, too.
+    admin, reports = sender.create("admin"), sender.create("reports")
+    asking = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    wanted = sender.record(reports).identifier
+    sender.arrive(packet(7, report_to=wanted, **asking), packet(8, **asking))
+    made: list[int] = []
+    for queue in (admin, reports):
+        found = [message.user_header.message_id for message in sender.messages(queue)]
+        assert found == [one.message_ordinal for one in sender.positions(queue).values()]
+        made += found
+    assert sorted(made) == [5, 6, 7]
 
 
 @pytest.mark.spec("QB-3.1.1.3-08")
