@@ -671,6 +671,26 @@ def test_an_order_ack_leaves_over_every_open_session_of_the_peer() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.1.6.2-03")
+def test_an_order_ack_waits_for_what_follows_but_ten_seconds_at_most() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.world.create("orders", transactional=True)
+            cluster.hub.session("n3", SESSION)
+            for number in range(1, 28):
+                arrive(cluster, number, to="orders")
+                cluster.advance(0.375)
+                assert not cluster.hub.late
+            # The timer was restarted last at 9.75 s, and a message at 10.125 s leaves it alone.
+            arrive(cluster, 28, to="orders")
+            cluster.advance(0.125)
+            (ack,) = order_acks(cluster.hub.late_messages())
+            assert ack.tx_sequence_number == 28
+
+    with mock.patch.object(Replicated, "clock", lambda world: 5.0 + world.offset_s):
+        run(scenario())
+
+
 def test_the_last_message_in_flight_is_acknowledged_at_once() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801, has_prompt_acks=True) as cluster:
