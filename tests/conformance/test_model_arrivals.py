@@ -504,12 +504,12 @@ def test_an_arrival_is_reported_to_the_queue_that_a_traced_message_names(
     # What cannot be opened for sending drops the report, not the message.
     full, gone = world.create("full", quota=0), world.create("gone")
     journal = world.record(world.record(reports).journal_queue).identifier
-    kinds = {unfit: world.record(unfit).identifier for unfit in (exact, full, gone)}
+    others = [world.record(one).identifier for one in (exact, full, gone)]
     world.one(commands.DeleteQueue(request(), gone, ()))
-    for number, unfit in enumerate((b"?" * 16, journal, OWN, *kinds.values()), start=2):
+    for number, unfit in enumerate((b"?" * 16, journal, OWN, *others), start=2):
         numbers = sequence and (SEQUENCE, number, number - 1)
         more = packet(7 + number, report_to=unfit, sequence=numbers)
         assert world.arrive(more) == [TransferVerdict.ACCEPTED]
     assert len(world.messages(reports)) == 1
-    for unfit in (exact, full, gone, world.record(reports).journal_queue):
-        assert world.positions(unfit) == {}
+    for one in (exact, full, gone, world.record(reports).journal_queue):
+        assert world.positions(one) == {}

@@ -72,7 +72,10 @@ def test_every_message_gets_the_next_ordinal(sender: Sender) -> None:
     assert deserialize_message_from_buffer(ready).identifier.uniquifier == 2
     # So do those that the queue manager makes itself, in their packets, too.
     admin, reports = sender.create("admin"), sender.create("reports")
-    asking = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    asking: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.PA)},
+    }
     wanted = sender.record(reports).identifier
     sender.arrive(packet(7, report_to=wanted, **asking), packet(8, **asking))
     made: list[int] = []

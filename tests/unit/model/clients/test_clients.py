@@ -60,7 +60,10 @@ def test_the_order_is_the_same_however_a_message_comes_in(world: World) -> None:
     """By priority, then by the time of arrival: sent here, arrived like others, judged alone."""
     orders = world.create("orders")
     client = world.client()
-    asking = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    asking: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.PA)},
+    }
     for number, priority in enumerate((0, 7, 3, 0, 7, 3)):
         world.arrive(packet(10 * number, priority=priority, body=b"%d like" % number))
         raw = packet(1, priority=priority, body=b"%d sent" % number)
@@ -496,7 +499,10 @@ def test_time_to_be_received_ends_while_available_or_when_given_back(world: Worl
     assert not [row for row in world.state.rows() if row[0] == Table.DEADLINE]
     # So it is with one that is judged by itself, and wherever in the queue it is by then.
     dying["sent_time"] = world.now_ms // 1000
-    asking = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    asking: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.PA)},
+    }
     world.arrive(packet(4, **dying, **asking), packet(5, **dying, **asking), packet(6, **dying))
     _, later = client.open(f"{ORDERS};later", QueueAccessType.MOVE_ACCESS)
     for key in list(world.positions(orders))[2:]:
