@@ -102,6 +102,16 @@ def test_a_fresh_message() -> None:
     assert (message.body, message.extension, message.label) == (b"", b"", "")
     custom = with_(message_class=0x2345, application_tag=7, body_type=8, extension=b"e", label="l")
     assert again(custom) == custom
+    # What names one queue leaves the others empty.
+    name = "DIRECT=OS:far\\other"
+    administration = AdministrationQueueType.DIRECT_QUEUE
+    for lone in (
+        with_(administration_queue_type=administration, administration_queue_format_name=name),
+        with_(response_queue_type=ResponseQueueType.DIRECT_QUEUE, response_queue_format_name=name),
+        with_(administration_multi_queue_format_name=(name,)),
+        with_(response_multi_queue_format_name=(name,)),
+    ):
+        assert again(lone) == lone
 
 
 @pytest.mark.spec(
