@@ -452,6 +452,21 @@ encrypt_reduced_rc2 = true
 """
 
 
+@pytest.mark.spec("QB-3.1.1.3-01")
+@pytest.mark.parametrize(
+    ("setting", "ciphers"),
+    [("base", ("rc2", "rc4")), ("enhanced", ("rc2", "rc4")), ("advanced", ("aes128", "aes192"))],
+)
+def test_each_level_has_a_preference_of_its_own_in_the_configuration(
+    setting: str, ciphers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    for cipher in ciphers:
+        text = f'{SOUND}\n[outgoing]\nencrypt_{setting} = "{cipher}"\n'
+        policy = outgoing_settings(parse(text, tmp_path), SessionConfig(), ()).encryption
+        assert policy == EncryptionPolicy(**{setting: Algorithm[cipher.upper()]})  # type: ignore[arg-type]
+
+
 @pytest.mark.spec("QB-3.1.7.1.5-04", "QB-3.1.7.1.5-05", "QB-3.1.7.1.5-06")
 def test_the_configuration_prefers_ciphers_and_the_level_chooses_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
