@@ -146,6 +146,7 @@ def test_descriptors_and_what_of_them_is_meant() -> None:
 def test_keys_identifiers_and_digests() -> None:
     check("MQ-2.3-11", form="MQDSPUBLICKEYS")
     check("MQ-2.3-12", form="SID")
+    assert MachineProperty.OWNER_SID.value.since == 2
     check("MQ-2.3-13", form="16-byte MD5 of encoded certificate")
     check("MQ-2.3-18", form="X.509 certificate (RFC 3280)")
     check("MQ-2.3-17", form="SEQUENCE_INFO (16 bytes)")

@@ -185,6 +185,16 @@ def a_queue_to_elsewhere() -> OutgoingQueueInfo:
     return found
 
 
+@pytest.mark.spec("MQ-2.3.12.4-01", "MQ-2.3.12.5-01", "MQ-2.3.12.6-01")
+def test_a_queue_elsewhere_is_transactional_where_a_sequence_goes_to_it() -> None:
+    place = SequencePlace(7 << 32 | 1, 2, 1)
+    for begun, kind in ((None, "UNKNOWN"), (place, "YES")):
+        info = msgspec.structs.replace(a_queue_to_elsewhere(), eod_next_seq=begun)
+        for one, value in ((Q.LOCATION, "REMOTE"), (Q.XACT, kind), (Q.FOREIGN, "NO")):
+            told = outgoing_property(info, None, one.number)
+            assert told == Variant(VarType.LPWSTR, value)
+
+
 @pytest.mark.spec("MQ-2.3.12-01", "MQ-2.3.12-02", "MQ-2.3.12-03", "MQ-2.3-17", "MQ-2.3.12.12-01")
 def test_each_figure_of_what_is_sent_has_a_number_of_its_own() -> None:
     places = [SequencePlace(7 << 32 | 1, number, number - 1) for number in range(1, 5)]

@@ -383,7 +383,7 @@ def test_attributes_of_an_acknowledgement(world: World, is_recoverable: bool, ca
     assert message.identifier.uniquifier
 
 
-@pytest.mark.spec("QB-3.1.7.15-03", "QB-1.3.5.2-01")
+@pytest.mark.spec("QB-3.1.7.15-03", "QB-1.3.5.2-01", "MQ-2.2.19.2-20")
 @pytest.mark.parametrize(
     ("name", "goes_to"),
     [

@@ -465,7 +465,11 @@ def test_no_transaction_is_not_the_same_as_none_given(service: MSMQService) -> N
 
 
 @pytest.mark.spec(
-    "AC-3.11.4.1.10-01", "AC-3.11.4.1.16-01", "AC-3.11.4.1.17-01", "AC-3.11.4.1.18-01"
+    "AC-3.11.4.1.10-01",
+    "AC-3.11.4.1.16-01",
+    "AC-3.11.4.1.17-01",
+    "AC-3.11.4.1.18-01",
+    "MQ-2.4-07",
 )
 def test_a_cursor_moves_by_peeking_and_receiving(service: MSMQService) -> None:
     info = filled(service, "a", "b", "c", "d")

@@ -119,7 +119,7 @@ def test_protocol_words() -> None:
     spx = direct(f"DIRECT=SPX:{ADDRESS_OF_PROTOCOL[P.SPX]}\\q")
     assert spx.address.protocol is P.SPX
     assert {protocol.value for protocol in P} == {"TCP", "OS", "HTTP", "HTTPS", "IPX", "SPX"}
-    for word in ("UDP", "NETBIOS", "TCPX", "", "HTTPX", "SPXX"):
+    for word in ("UDP", "NETBIOS", "TCPX", "", "HTTPX", "SPXX", " TCP", "TCP "):
         assert not is_format_name(f"DIRECT={word}:10.0.0.5\\q")
 
 

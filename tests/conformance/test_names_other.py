@@ -219,5 +219,13 @@ def test_a_read_only_queue_is_no_element(read_only: str) -> None:
     with pytest.raises(FormatNameError) as refused:
         parse_multiple_element_name(read_only)
     assert refused.value.code == 0xC00E001E
+    # Nor is a name of several elements printed with one.
+    (element,) = [parse_format_name(read_only)]
+    assert not isinstance(element, MultipleElementName)
+    several = MultipleElementName((PublicName(GUID), element))
+    assert is_read_only(several)
+    with pytest.raises(FormatNameError) as refused:
+        format_name_text(several)
+    assert refused.value.code == 0xC00E001E
     assert not any(map(is_read_only, ELEMENTS.values()))
     assert not is_read_only(parse_format_name("DIRECT=OS:host\\q;retry"))

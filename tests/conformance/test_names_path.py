@@ -63,6 +63,9 @@ def test_a_path_name_has_one_of_three_forms() -> None:
         assert path_name_text(parse_path_name(text)) == text
     for text in ("queue", "", "host", "host\\", "\\queue", "host\\private$\\", "host\\system$;"):
         assert not is_path(text)
+    # The words that introduce the other two are no names of public queues.
+    for text in ("host\\private$", "host\\system$", "host\\PRIVATE$;s", "host\\System$\\queue"):
+        assert not is_path(text)
 
 
 @pytest.mark.spec("MQ-2.1.1-02")
@@ -115,6 +118,7 @@ def test_a_queue_name_may_go_on_with_a_subqueue() -> None:
     for code in range(0x21, 0x80):
         legal = chr(code) not in '\\;"+,'
         assert is_path(f"h\\q;a{chr(code)}b") == legal
+        assert is_path(f"h\\a{chr(code)}b;s") == legal
         if legal:
             assert parse_path_name(f"h\\q;a{chr(code)}b").subqueue == f"a{chr(code)}b"
     for text in ("h\\q;", f"h\\q;{'s' * 33}", "h\\q;s;t", f"h\\{'q' * 125};s"):

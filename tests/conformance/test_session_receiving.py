@@ -188,6 +188,12 @@ def test_acknowledgement_covers_what_is_committed_and_nothing_else() -> None:
     # A commit that moves nothing is no occasion.
     driven.session.commit(6)
     assert driven.acks() == []
+    # What arrived last is not named with what is committed before it.
+    driven.feed(*messages(6, 3))
+    driven.session.commit(8)
+    assert driven.acks() == []
+    driven.wait(0.5)
+    assert driven.acks() == [SessionHeader(8, 7, 0b11, 0, 0, 64)]
 
 
 @pytest.mark.spec("QB-3.1.1.6.1-03", "QB-3.1.5.8.7-02", "QB-2.2.6-03", "MQ-2.2.20.4-06")

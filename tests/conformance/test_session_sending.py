@@ -166,7 +166,7 @@ def test_recoverable_messages_have_numbers_among_themselves() -> None:
             assert [event.released for event in named] == ([[place]] if place else [])
 
 
-@pytest.mark.spec("QB-3.1.5.5.1-01", "QB-3.1.5.5.2-01", "QB-3.1.1.6.1-02")
+@pytest.mark.spec("QB-3.1.5.5.1-01", "QB-3.1.5.5.2-01", "QB-3.1.1.6.1-02", "MQ-2.2.20.4-05")
 def test_ack_sequence_number_releases_express_messages() -> None:
     driven = open_initiator(window=4)
     driven.offer(1, 6, KIND_EXPRESS)
@@ -284,7 +284,7 @@ def test_messages_in_flight_are_not_sent_again_on_the_session() -> None:
     assert closed.unacknowledged == [3, 4]
 
 
-@pytest.mark.spec("QB-3.1.7.11-01", "QB-3.1.7.1.3-04", "QB-2.2.6-03")
+@pytest.mark.spec("QB-3.1.7.11-01", "QB-3.1.7.1.3-04", "QB-2.2.6-03", "MQ-2.2.20.4-10")
 def test_a_message_that_leaves_late_in_the_period_carries_the_acknowledgement() -> None:
     # The window is large enough that one committed message of two does not cause an ack.
     driven = open_acceptor(recoverable_ack_timeout_ms=1000)
@@ -321,6 +321,13 @@ def test_a_message_that_leaves_late_in_the_period_carries_the_acknowledgement() 
     (last,) = driven.out()
     assert isinstance(last, UserMessage)
     assert last.session is None
+    # Express messages are no recoverable ones.
+    hasty = open_acceptor(recoverable_ack_timeout_ms=1000)
+    hasty.feed(message(1), message(2))
+    hasty.session.commit(1)
+    hasty.wait(0.8)
+    hasty.offer(1, 1, KIND_EXPRESS)
+    assert hasty.acks() == [SessionHeader(1, 1, 1, 1, 0)]
 
 
 @pytest.mark.spec("QB-2.2.4-01")

@@ -210,6 +210,7 @@ def test_strings_guids_and_blobs() -> None:
     check(V.BLOB, b"\x01\x02\x03", *counted(3, "010203"))
     check(V.BLOB, b"", *counted(0))
     check(V.BOOL, True, "ffff")
+    check(V.BOOL, False, "0000")
     # A string ends with its only NUL; nothing may stand where that is, or before its end.
     start = head(31) + bytes(2) + pack("<I", 1)
     assert read(start + text("hi")) == Variant(V.LPWSTR, "hi")

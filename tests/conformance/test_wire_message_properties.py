@@ -15,6 +15,7 @@ from qm.wire.headers.message_properties import (
     write_message_properties_header,
 )
 from qm.wire.headers.user_header import UserHeader
+from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.packets.packet import write_packet
 from qm.wire.packets.soundness import PacketJudge
 from qm.wire.packets.user_message import UserMessage
@@ -102,6 +103,7 @@ def test_flags_have_four_bits_and_the_others_are_ignored() -> None:
         properties = fields["MessagePropertiesHeader"]
         assert properties["Flags"] == 1 << bit
         assert properties[f"Flags.{name}"] == 1
+        assert AcknowledgeFlags[name] == 1 << bit
     for flags in (-1, 16, 0xF0):
         with pytest.raises(ValueOutOfRange) as raised:
             write_packet(message(MessagePropertiesHeader(flags=flags)))

@@ -248,6 +248,23 @@ def test_the_queue_type_chooses_the_layout(
         assert raised.value.field.startswith(field)
 
 
+@pytest.mark.spec("MQ-2.2.18.1.7.2-01")
+@pytest.mark.parametrize("text", ["OS:h\\q", "OS:hh\\q"])
+def test_a_private_queue_elsewhere_starts_on_a_boundary_of_the_user_header(text: str) -> None:
+    header = UserHeader(
+        raw.SOURCE,
+        DirectQueueFormatName(text),
+        admin_queue=PrivateQueueFormatName(GUID_A, 0x0102_0304),
+        response_queue=PrivateQueueFormatName(GUID_B, 5),
+    )
+    names = raw.direct(text) + GUID_A + pack("<I", 0x0102_0304) + GUID_B + pack("<I", 5)
+    flags = raw.MP | raw.DQ_DIRECT | 6 << 13 | 6 << 16
+    written = write_packet(UserMessage(header, MessagePropertiesHeader()))
+    assert written[60 : 64 + len(names)] == pack("<I", flags) + names
+    found = raw.read_message(raw.message(raw.user(flags, names), raw.properties())).user_header
+    assert (found.admin_queue, found.response_queue) == (header.admin_queue, header.response_queue)
+
+
 @pytest.mark.spec("MQ-2.2.18.1.5.2-01")
 def test_a_direct_name_is_counted_in_bytes_with_its_nul() -> None:
     text = "OS:host\\q\u20ac"

@@ -31,6 +31,7 @@ from qm.wire.headers.transaction_header import (
 )
 from qm.wire.limits import MQF_ELEMENTS_MAX
 from qm.wire.packets.packet import write_packet
+from qm.wire.packets.patch import patch_transaction
 from qm.wire.packets.peek import peek_head, peek_transaction, properties_offset
 from qm.wire.structures.identifiers import TxSequenceId
 from qm.wire.structures.queue_name import (
@@ -88,6 +89,16 @@ def test_transaction_header_layout_and_flags() -> None:
         changed = msgspec.structs.replace(TRANSACTION, **{field: value})
         assert read_transaction(transaction_bytes(bits)) == changed
         assert write_transaction_header(changed) == transaction_bytes(bits)
+    # X1 to X8 are above the ID, and no part of it.
+    for bit in range(24, 32):
+        assert read_transaction(transaction_bytes(0xFFFFF << 4 | 1 << bit)) == changed
+    # The same bits where a packet is changed in its place.
+    header = raw.user(MP | TH | 1 << 5, b"")
+    packet = bytearray(raw.message(header, transaction_bytes(0x2), raw.properties(), flags=0))
+    for is_first, is_last in ((True, False), (False, True)):
+        patch_transaction(packet, 0, transaction_id=0x54321, is_first=is_first, is_last=is_last)
+        bits = 0x2 | is_first << 2 | is_last << 3 | 0x54321 << 4
+        assert packet == raw.message(header, transaction_bytes(bits), raw.properties(), flags=0)
     # CG, and any GUID.
     for guid in (GUID_A, bytes(16), b"\xff" * 16):
         connected = msgspec.structs.replace(TRANSACTION, connector_qm_guid=guid)

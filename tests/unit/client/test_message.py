@@ -52,6 +52,7 @@ def test_a_received_message_says_what_its_packet_says() -> None:
     assert message.response_queue == ""
 
 
+@pytest.mark.spec("MQ-2.2.19.2-20")
 def test_names_of_other_hosts_are_told_by_their_guid() -> None:
     queue = PrivateQueueFormatNameId(QueueHost.SOURCE, 0x1F)
     message = received(packet(admin_queue=queue, response_queue=SameAsAdminQueue()))

@@ -254,6 +254,25 @@ def test_direct_names_may_be_signed_with_their_count() -> None:
     assert verified_version(message, key.public_key()) is SignatureVersion.MSMQ_1
 
 
+@pytest.mark.spec("MQ-2.2.19.3-19")
+@pytest.mark.parametrize(
+    ("number", "algorithm"),
+    [
+        (0x8003, hashes.MD5()),
+        (0x8004, hashes.SHA1()),
+        (0x800C, hashes.SHA256()),
+        (0x800E, hashes.SHA512()),
+    ],
+)
+def test_each_number_means_its_hash(number: int, algorithm: hashes.HashAlgorithm) -> None:
+    key, version = private_key(1024), SignatureVersion.MSMQ_2
+    message = hashed_by(MESSAGE, number)
+    text = b"".join(signature_input(message, version))
+    signature = key.sign(text, padding.PKCS1v15(), algorithm)[::-1]
+    assert sign(message, version, key) == signature
+    assert verified_version(signed(message, version, signature), key.public_key(), {number})
+
+
 @pytest.mark.parametrize("number", [HashAlgorithm.MD2, HashAlgorithm.MD4, 0, 0x8009])
 def test_broken_and_unknown_hashes_are_refused(number: int) -> None:
     with pytest.raises(UnsupportedHash, match=f"0x{number:04X}"):

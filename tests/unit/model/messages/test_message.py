@@ -29,7 +29,7 @@ from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.headers.debug_header import DebugHeader
 from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
-from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.security_header import SecurityHeader, write_security_header
 from qm.wire.message_class import MessageClass
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import ObjectId, TxSequenceId
@@ -336,7 +336,26 @@ def test_authentication_needs_the_security_header() -> None:
     assert PROVIDER_ENHANCED == "Microsoft Enhanced Cryptographic Provider, v1.0"
 
 
+@pytest.mark.spec("MQ-2.2.20.6-22")
+def test_the_default_provider_is_not_named_beside_what_it_signed() -> None:
+    own = packet_of(with_(signature=b"s")).security
+    another = packet_of(with_(signature=b"s", authentication_provider_type=7)).security
+    unsigned = packet_of(with_(sender_identifier=b"sid")).security
+    assert own is not None
+    assert another is not None
+    assert unsigned is not None
+    for security, is_default, size in (
+        (own, True, 0),
+        (another, False, len(another.provider_info)),
+        (unsigned, False, 0),
+    ):
+        flags, found = unpack_from("<H10xI", write_security_header(security))
+        assert (bool(flags & 0x0040), found) == (is_default, size)
+    assert another.provider_info == b"\7\0\0\0" + (PROVIDER_BASE + "\0").encode("utf-16-le")
+
+
 @pytest.mark.spec("DM-3.1.7.1.32-04", "DM-3.1.7.1.32-05", "DM-3.1.7.1.32-07", "DM-3.1.7.1.31-17")
+@pytest.mark.spec("MQ-2.2.20.6-03")
 def test_flags_of_the_security_header() -> None:
     def flags(**attributes: Any) -> int:
         message = with_(**({"signature": b"s"} | attributes))
@@ -538,7 +557,7 @@ QUEUE_NAMES: list[tuple[int, str, str, object]] = [
 ]
 
 
-@pytest.mark.spec("DM-3.1.7.1.31-15")
+@pytest.mark.spec("DM-3.1.7.1.31-15", "MQ-2.2.19.2-20", "MQ-2.2.19.2-21")
 @pytest.mark.parametrize(("code", "kind", "text", "name"), QUEUE_NAMES)
 def test_administration_queues(code: int, kind: str, text: str, name: object) -> None:
     message = with_(
