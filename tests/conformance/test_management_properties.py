@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from qm.api.gate.operations import Link
+from qm.api.gate.operations import Link, LinkEvent
 from qm.model import queries
 from qm.model.queries import OutgoingQueueInfo, SequencePlace
 from qm.model.values.elements import OutgoingAdminState, OutgoingQueueState
@@ -17,7 +17,7 @@ from qm.pb import data_pb2
 from qm.rpc.remote_management.interface import QMMGMT, InfoIn, ManagementObject
 from qm.rpc.remote_management.properties import NULL, outgoing_property, queue_property
 from qm.rpc.variants import Variant
-from qm.wire.enums import VarType
+from qm.wire.enums import ConnectionStatus, VarType
 from qm.wire.property_id import (
     Choices,
     MachineManagementProperty,
@@ -183,6 +183,17 @@ def a_queue_to_elsewhere() -> OutgoingQueueInfo:
     found = queries.outgoing_queue(sender.machine.view, sender.queue_id)
     assert found is not None
     return found
+
+
+@pytest.mark.spec("MQ-2.3.12.25-04")
+def test_only_addresses_of_the_grammar_are_in_a_history() -> None:
+    entries = ("10.0.0.1", "", "2001:db8::1", "::ffff:10.0.0.1", "fe80::1%eth0")
+    events = tuple(LinkEvent(ConnectionStatus.READY, 1, 0, one) for one in entries)
+    link = Link(OutgoingQueueState.CONNECTED, connection_history=events)
+    told = outgoing_property(a_queue_to_elsewhere(), link, Q.CONNECTION_HISTORY.number)
+    *_, addresses = told.value
+    assert [one.value for one in addresses.value] == [["10.0.0.1"], [], [], [], []]
+    assert {one.kind for one in addresses.value} == {VarType.VECTOR_LPWSTR}
 
 
 @pytest.mark.spec("MQ-2.3.12.4-01", "MQ-2.3.12.5-01", "MQ-2.3.12.6-01")

@@ -25,6 +25,7 @@ from tests.unit.rpc.test_remote_management import MACHINE, in_world, info, queue
 ACTIVE, HISTORY = 1, 25
 COUNT = 7
 AWAY = r"DIRECT=OS:elsewhere.invalid\private$\q"
+SIX = r"DIRECT=TCP:::1\private$\q"
 NOT_FOUND = 0xC00E0003
 ADDRESS = re.compile(r"\\[A-Za-z]+|\d{1,3}(\.\d{1,3}){3}")
 GUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
@@ -216,7 +217,12 @@ def test_addresses_of_a_connection_are_of_their_grammar() -> None:
         async def history(name: str) -> Any:
             return (await info(caller, queue(name), HISTORY))[1][0]
 
-        for name in (AWAY, r"DIRECT=TCP:127.0.0.1\private$\q", r"DIRECT=OS:localhost\private$\q"):
+        for name in (
+            AWAY,
+            SIX,
+            r"DIRECT=TCP:127.0.0.1\private$\q",
+            r"DIRECT=OS:localhost\private$\q",
+        ):
             await client.send(name, b"out")
             told = partial(history, name)
             statuses, _, _, addresses = await eventually(

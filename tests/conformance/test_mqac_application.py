@@ -333,7 +333,9 @@ def certificates(service: MSMQService) -> list[bytes]:
 # Either ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.5-01", "MQ-2.3.11.1-01")
+@pytest.mark.spec(
+    "AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.5-01", "MQ-2.3.11-01", "MQ-2.3.11.1-01"
+)
 def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     application = MSMQApplication(service)
     info, idle = made(service), made(service)

@@ -760,7 +760,7 @@ def test_what_is_known_of_transactional_messages(service: MSMQService) -> None:
         assert read == in_order[: in_order.index(missing) + 1]
 
 
-@pytest.mark.spec("AC-2.2.4.2-01")
+@pytest.mark.spec("AC-2.2.4.2-01", "MQ-2.3-17")
 def test_each_of_them_is_what_the_cluster_says_of_it(service: MSMQService) -> None:
     def place(number: int) -> pb.SequencePlace:
         return pb.SequencePlace(

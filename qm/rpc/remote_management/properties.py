@@ -279,9 +279,14 @@ def _history(events: Sequence[LinkEvent]) -> Variant:
         (VarType.VECTOR_UI4, [int(one.status) for one in events]),
         (VarType.VECTOR_I4, [one.time_s for one in events]),
         (VarType.VECTOR_I4, [_signed(one.error) for one in events]),
-        (VarType.VECTOR_VARIANT, [_texts([one.address] if one.address else []) for one in events]),
+        (VarType.VECTOR_VARIANT, [_texts(_addresses(one)) for one in events]),
     )
     return Variant(VarType.VECTOR_VARIANT, [Variant(kind, values) for kind, values in columns])
+
+
+def _addresses(event: LinkEvent) -> list[str]:
+    """Return the address of an event if it is an IPv4 one: the property's grammar has no IPv6."""
+    return [event.address] if event.address and ":" not in event.address else []
 
 
 def _signed(value: int) -> int:

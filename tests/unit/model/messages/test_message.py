@@ -373,8 +373,13 @@ def test_flags_of_the_security_header() -> None:
     for level in (PrivacyLevel.BASE, PrivacyLevel.ENHANCED, PrivacyLevel.ADVANCED):
         assert flags(privacy_level=level) & 0x0020
     assert not flags(authentication_provider_type=7) & 0x0040
-    for kind in SenderIdentifierType:
-        assert flags(sender_identifier_type=kind) & 0x000F == kind.value
+    assert [kind.name for kind in SenderIdentifierType] == [
+        "NONE",
+        "SID",
+        "QUEUE_MANAGER_IDENTIFIER",
+    ]
+    for code, kind in enumerate(SenderIdentifierType):
+        assert flags(sender_identifier_type=kind) & 0x000F == code
     for attribute in ("positive_journaling_requested", "negative_journaling_requested"):
         assert again(with_(**{attribute: True})) == with_(**{attribute: True})
     header = packet_of(with_(positive_journaling_requested=True)).user_header
