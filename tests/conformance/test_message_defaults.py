@@ -11,10 +11,20 @@ import grpc
 import pytest
 
 from qm.client.signing import AuthenticationLevel, new_signer, version_of
+from qm.names.guid import guid_text
 from qm.pb import data_pb2
 from qm.security.signature_input import SignatureVersion
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm
+from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+)
 from tests.cluster.harness import run
 from tests.unit.api.test_data import ORDERS, create
 from tests.unit.api.world import refused, world
@@ -141,5 +151,40 @@ def test_each_list_of_names_asks_for_the_signature_of_several_destinations() -> 
                 assert await version(sig30, **{lists: NAMES}) is SignatureVersion.MSMQ_3
             assert await version(sig30) is SignatureVersion.MSMQ_2
             assert await version(sig20, response_queues=NAMES) is SignatureVersion.MSMQ_2
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.2.19.2-20")
+def test_the_kind_of_an_administration_queue_follows_from_its_name() -> None:
+    elsewhere = bytes(range(16))
+    certificate = new_signer("alice", 1024, 1).certificate
+
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+
+            async def header(name: str) -> UserHeader:
+                properties = data_pb2.Properties(
+                    administration_queue=name,
+                    acknowledgements=1,
+                    authentication_level=AuthenticationLevel.SIG20,
+                    sender_certificate=certificate,
+                )
+                message = data_pb2.OutgoingMessage(targets=[ORDERS], properties=properties)
+                composed = await client.data.Compose(data_pb2.ComposeRequest(messages=[message]))
+                (raw,) = composed.packets
+                return parse_user_message(raw, 0, len(raw))[0].user_header
+
+            own = (await header("DIRECT=OS:far\\a")).source_queue_manager
+            expected: dict[str, QueueName] = {
+                f"PRIVATE={guid_text(own)}\\0000000F": PrivateQueueFormatNameId(
+                    QueueHost.SOURCE, 15
+                ),
+                f"PRIVATE={guid_text(elsewhere)}\\0000000F": PrivateQueueFormatName(elsewhere, 15),
+                f"PUBLIC={guid_text(elsewhere)}": PublicQueueFormatName(elsewhere),
+                "DIRECT=OS:far\\a": DirectQueueFormatName("OS:far\\a"),
+            }
+            assert {name: (await header(name)).admin_queue for name in expected} == expected
 
     run(scenario())

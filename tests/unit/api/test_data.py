@@ -273,6 +273,7 @@ def test_peeks_take_nothing_and_may_wait() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.4-07")
 def test_a_cursor_walks_waits_and_notices_what_others_took() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
