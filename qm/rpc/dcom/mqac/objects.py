@@ -60,8 +60,6 @@ from qm.wire.guid import Guid
 
 ADVISE: Final = "Advise"
 BUSY_PAUSE_S: Final = 1.0
-ENUMERATED_MAX: Final = 1_024
-"""Values of one IEnumVARIANT::Next."""
 Results = list[Any]
 Answer = Results | Coroutine[Any, Any, Results]
 
@@ -273,10 +271,10 @@ class Objects:
         """Next."""
         this, count = given
         pointer = self._pointer(call, this)
-        found = pointer.facet.take(min(count, ENUMERATED_MAX))
+        found = pointer.facet.take(count)
         values = [self.variant(call, pointer, "", one) for one in found]
         status = Hresult.S_OK if len(found) == count else Hresult.S_FALSE
-        return [None, Varying(min(count, ENUMERATED_MAX), values), len(values), status]
+        return [None, Varying(count, values), len(values), status]
 
     def enumerate_skip(self, call: Call, given: list[Any]) -> Results:
         """Skip."""

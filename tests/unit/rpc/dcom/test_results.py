@@ -272,6 +272,11 @@ def test_collections_have_items_and_enumerators() -> None:
         listed, count, status = await program.server.call(enumerator.ipid, IENUMVARIANT, 3, [5])
         assert (listed.items, count, status) == ([], 0, Hresult.S_FALSE)
         assert await program.server.call(enumerator.ipid, IENUMVARIANT, 4, [1]) == [1]
+        # There is room for as many as were asked for: the IDL says so, whatever is there.
+        for asked in (5, 1_025, 0xFFFF_FFFF):
+            assert await program.server.call(enumerator.ipid, IENUMVARIANT, 5, []) == [0]
+            listed, *found = await program.server.call(enumerator.ipid, IENUMVARIANT, 3, [asked])
+            assert (listed.count_max, *found) == (asked, count, 1)
         assert await program.server.call(enumerator.ipid, IENUMVARIANT, 5, []) == [0]
         _, status = await program.server.call(enumerator.ipid, IENUMVARIANT, 6, [])
         assert status == 0
