@@ -431,6 +431,7 @@ class Replica(Generic[ResultT]):
             core.owed,
             core.owing_followers,
             core.configuration,
+            core.configuration_index,
             core.followers(),
             core.counters,
         )
@@ -584,9 +585,8 @@ class Replica(Generic[ResultT]):
         first = self._log.first_index()
         if index < first:
             return
-        term, configuration = self._core.term_at(index), self._core.configuration_at(index)
+        meta = SnapshotMeta(index, self._core.term_at(index), self._core.configuration_at(index), 0)
         try:
-            meta = SnapshotMeta(index, term, configuration, 0)
             self._log.compact(meta, is_careful=self.retention.is_shortened)
         except OSError as error:
             # From the log's disk, or the state machine's, which moves bodies out of old segments.

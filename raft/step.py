@@ -152,5 +152,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     owing_followers: tuple[NodeId, ...]
     """Those of PEER_ROLLED_BACK that have not got back everything yet."""
     configuration: Configuration
+    configuration_index: int
+    """Of the entry that made it: above `commit` it may still be replaced."""
     followers: tuple[FollowerStatus, ...]
     counters: Counters

@@ -640,6 +640,7 @@ class InspectReply(_message.Message):
     ARCHIVED_FIRST_FIELD_NUMBER: _builtins.int
     ARCHIVED_LAST_FIELD_NUMBER: _builtins.int
     ARCHIVED_TO_FIELD_NUMBER: _builtins.int
+    MEMBERSHIP_INDEX_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     raft_id: _builtins.str
     role: _builtins.str
@@ -662,6 +663,8 @@ class InspectReply(_message.Message):
     archived_last: _builtins.int
     archived_to: _builtins.bytes
     """Hash of its archive's URL: data in another archive is of no use to other nodes."""
+    membership_index: _builtins.int
+    """Of the entry that made its members what they are: above `commit` it may still be replaced."""
     @_builtins.property
     def voters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -707,10 +710,11 @@ class InspectReply(_message.Message):
         archived_first: _builtins.int = ...,
         archived_last: _builtins.int = ...,
         archived_to: _builtins.bytes = ...,
+        membership_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "addresses", b"addresses", "applied", b"applied", "apply_version", b"apply_version", "archived_first", b"archived_first", "archived_last", b"archived_last", "archived_to", b"archived_to", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "takes_messages", b"takes_messages", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "addresses", b"addresses", "applied", b"applied", "apply_version", b"apply_version", "archived_first", b"archived_first", "archived_last", b"archived_last", "archived_to", b"archived_to", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "membership_index", b"membership_index", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "takes_messages", b"takes_messages", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

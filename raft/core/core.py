@@ -395,6 +395,11 @@ class Core:
         return self._state.members.current
 
     @property
+    def configuration_index(self) -> int:
+        """Index of the entry that made it; 0 when it is older than the log."""
+        return self._state.members.index
+
+    @property
     def is_restoring(self) -> bool:
         """Whether the log has yet to restart behind an installed snapshot."""
         return self._snapshot is not None

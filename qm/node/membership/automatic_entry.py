@@ -22,7 +22,7 @@ from qm.model.values.commands import Provision
 from qm.node.config.schema import NodeConfig
 from qm.node.membership.birth import fresh_cluster, is_cluster_of
 from qm.node.membership.first_start import birth_of, known_key, open_steps
-from qm.node.membership.join import JoinRefused, Steps
+from qm.node.membership.join import JoinRefused, Steps, is_membership_committed
 from qm.pb import relay_pb2
 from raft.founding import FOUNDING_TERM
 
@@ -141,6 +141,10 @@ class Entry:
             )
         if own.raft_id not in own.voters:
             await steps.join(known_key(self._config, self._say))
+            return False
+        if not is_membership_committed(own):
+            # Its log may have it alone: another leader's log makes it a learner again.
+            self._wait_for("a majority has yet to confirm that it is a voter")
             return False
         if own.is_provisioned:
             return True

@@ -63,6 +63,13 @@ class NoAnswer(JoinRefused):
     """The node does not answer: it is down, or busy."""
 
 
+def is_membership_committed(state: relay_pb2.InspectReply) -> bool:
+    """Return whether the members that a node knows are so for good: the entry that made them is
+    committed. One that is not may go with its leader.
+    """
+    return state.membership_index <= state.commit
+
+
 class Steps:
     """The calls of which birth and joining consist."""
 
@@ -247,11 +254,12 @@ class Steps:
             state = await self._cluster_state(seeds)
             own = await self._answer(name, self._inspect)
             if raft_id in state.voters:
-                self._say(f"{raft_id} is a voter")
-                return
-            if refusal:
+                if is_membership_committed(state):
+                    self._say(f"{raft_id} is a voter")
+                    return
+            elif refusal:
                 raise JoinRefused(refusal)
-            if own.applied >= state.commit > 0:
+            elif own.applied >= state.commit > 0:
                 change = relay_pb2.MemberChange(kind=ChangeKind.PROMOTE.value, node=name)
                 refusal = await self._lead(state.node, change)
             await asyncio.sleep(POLL_S)

@@ -50,6 +50,7 @@ def inspect_reply(
     reply.voters.extend(status.configuration.voters)
     reply.learners.extend(status.configuration.learners)
     reply.retired.extend(status.configuration.retired)
+    reply.membership_index = status.configuration_index
     reply.marks.update(proofs)
     if not (replicated.machine.is_installing or replicated.machine.is_closed):
         reply.digest = digest_bytes(replicated.machine.store.applied.digest)

@@ -1,6 +1,8 @@
 """Joining a cluster whose nodes are busy: calls end without an answer, and are repeated."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,12 +12,14 @@ import pytest
 
 from qm.cluster.membership import ChangeKind
 from qm.node.config.schema import MemberSection, NodeConfig, TlsSection
-from qm.node.membership import join
+from qm.node.membership import automatic_entry, join
+from qm.node.membership.automatic_entry import Entry
 from qm.node.membership.join import JoinRefused, Steps
 from qm.node.relay.channels import Channels, Unreachable
 from qm.pb import relay_pb2
 
 CLUSTER = b"c" * 16
+COMMIT = 7
 
 
 def lost(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
@@ -38,6 +42,20 @@ class Cluster:
         self.lost_answers = 0
         """Of Lead calls that are done all the same."""
         self.refused: list[str] = []
+        self.membership_index = COMMIT
+        self.lost_promotions = 0
+        """Promotions that go with their leader: the next one has no such entry."""
+        self.looks_until_next_leader = 0
+        self.looks_at_own_log = 0
+        """At n5, whose log alone has the entry that makes it a voter, until it loses that."""
+
+    def look(self) -> None:
+        """Somebody looks at n1."""
+        if self.looks_until_next_leader:
+            self.looks_until_next_leader -= 1
+            if not self.looks_until_next_leader:
+                self.learners.append(self.voters.pop())
+                self.membership_index = COMMIT
 
     async def stub(self, name: str) -> "Stub":
         self.fail(f"stub {name}")
@@ -57,6 +75,20 @@ class Stub:
         cluster = self._cluster
         cluster.fail(f"Inspect {self._name}")
         is_new = self._name == "n5"
+        if not is_new:
+            cluster.look()
+        elif cluster.looks_at_own_log:
+            cluster.looks_at_own_log -= 1
+            return relay_pb2.InspectReply(
+                node="n5",
+                raft_id="n5.1",
+                cluster=CLUSTER,
+                commit=COMMIT,
+                applied=COMMIT,
+                membership_index=COMMIT + 1,
+                voters=["n1.1", "n5.1"],
+                is_provisioned=True,
+            )
         return relay_pb2.InspectReply(
             node=self._name,
             raft_id=cluster.adopted if is_new else "n1.1",
@@ -64,8 +96,10 @@ class Stub:
             leader="n1.1",
             role="learner" if is_new else "leader",
             term=1,
-            commit=7,
-            applied=7,
+            commit=COMMIT,
+            applied=COMMIT,
+            membership_index=cluster.membership_index,
+            is_provisioned=True,
             command_version=9,
             apply_version=6,
             voters=cluster.voters,
@@ -87,6 +121,11 @@ class Stub:
             else:
                 cluster.learners.remove(node)
                 cluster.voters.append(node)
+                if cluster.lost_promotions:
+                    cluster.lost_promotions -= 1
+                    cluster.membership_index = COMMIT + 1
+                    cluster.looks_until_next_leader = 3
+                    raise STREAM_REMOVED
         except (AssertionError, ValueError):
             cluster.refused.append(change.kind)
             raise lost(grpc.StatusCode.INVALID_ARGUMENT, "done already") from None
@@ -98,18 +137,24 @@ class Stub:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "POLL_S", 0.001)
+    monkeypatch.setattr(automatic_entry, "ASK_EVERY_S", 0.001)
+
+
+CONFIG = NodeConfig(
+    name="n5",
+    host="127.0.0.5",
+    data=Path("unused"),
+    tls=TlsSection(authority=Path("a"), certificate=Path("b"), key=Path("c")),
+    members=(MemberSection(name="n1", host="127.0.0.1"),),
+)
+
+
+def steps_of(cluster: Cluster) -> Steps:
+    return Steps(CONFIG, cast("Channels", cluster), lambda text: None)
 
 
 def joined(cluster: Cluster) -> str:
-    config = NodeConfig(
-        name="n5",
-        host="127.0.0.5",
-        data=Path("unused"),
-        tls=TlsSection(authority=Path("a"), certificate=Path("b"), key=Path("c")),
-        members=(MemberSection(name="n1", host="127.0.0.1"),),
-    )
-    steps = Steps(config, cast("Channels", cluster), lambda text: None)
-    return asyncio.run(steps.join(b""))
+    return asyncio.run(steps_of(cluster).join(b""))
 
 
 @pytest.mark.parametrize("method", ["Adopt", "Inspect n5", "Inspect n1", "Lead"])
@@ -155,3 +200,34 @@ def test_a_refusal_is_reported() -> None:
     cluster.failures["Lead"] = [lost(grpc.StatusCode.INVALID_ARGUMENT, "five are enough")]
     with pytest.raises(JoinRefused, match="n1: five are enough"):
         joined(cluster)
+
+
+def test_a_promotion_that_goes_with_its_leader_is_asked_for_again() -> None:
+    cluster = Cluster()
+    cluster.lost_promotions = 1
+    assert joined(cluster) == "n5.1"
+    assert cluster.voters == ["n1.1", "n5.1"]
+    assert cluster.membership_index == COMMIT, "it is a voter for good"
+
+
+def test_a_node_whose_log_alone_makes_it_a_voter_is_not_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by seed 41552 of the simulator: after a power cut it stayed a learner for ever."""
+    cluster = Cluster()
+    cluster.adopted, cluster.learners, cluster.looks_at_own_log = "n5.1", ["n5.1"], 3
+
+    @contextlib.asynccontextmanager
+    async def open_steps(*_: object) -> AsyncIterator[Steps]:
+        yield steps_of(cluster)
+
+    monkeypatch.setattr(automatic_entry, "open_steps", open_steps)
+    entry = Entry(CONFIG, lambda: b"")
+
+    async def run() -> None:
+        async with asyncio.timeout(20):
+            await entry.run()
+
+    asyncio.run(run())
+    assert cluster.voters == ["n1.1", "n5.1"]
+    assert not cluster.learners
