@@ -1,9 +1,13 @@
 """Settings of one seed, drawn from it, and the product's limits shrunk so that each is reached."""
 
+import os
 import random
+import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
+import qm.archive.contention
 import qm.node.replica.replicated_store
 import qm.node.service
 import qm.node.upkeep.housekeeping
@@ -29,6 +33,10 @@ SHORT_LOG: Final[dict[str, Any]] = {
 }
 SEALED_SHARE: Final = 0.6
 """Of the seeds, in which bodies are sealed for the disk."""
+BUSY_SHARE: Final = 0.25
+"""Of the seeds, in which nodes are too busy to export every other time."""
+BUSY_S: Final = 2.0
+"""How long they are, and then are not."""
 SECONDS: Final = 5.0
 """Of load with faults."""
 
@@ -57,6 +65,8 @@ class Knobs:
     """0: bodies move when their segment is about to be dropped, and hold that up."""
     encrypt_bodies: Literal["none", "all"]
     """Which bodies are sealed for the disk."""
+    is_busy: bool
+    """Whether nodes are so at times."""
 
     @classmethod
     def drawn(cls, chance: random.Random, kinds: str = "") -> "Knobs":
@@ -81,6 +91,7 @@ class Knobs:
             sparse_every_s=chance.choice((0.3, 1.0)),
             move_ahead_bytes=chance.choice((0, 64 << 10, 64 << 10)),
             encrypt_bodies="none",
+            is_busy=False,
         )
         chosen = kinds.split(",") if kinds else [name]
         if not INSTALLS.isdisjoint(chosen):
@@ -94,7 +105,13 @@ class Knobs:
                 parts += FAULT_SETS.get(part, (part,))
             drawn = replace(drawn, faults=tuple(parts))
         sealed: Literal["none", "all"] = "all" if chance.random() < SEALED_SHARE else "none"
-        return replace(drawn, encrypt_bodies=sealed)
+        return replace(drawn, encrypt_bodies=sealed, is_busy=chance.random() < BUSY_SHARE)
+
+
+def _worked_in_turns() -> float:
+    """Return the seconds that a thread worked which does so every other BUSY_S."""
+    turns, rest = divmod(time.monotonic(), 2 * BUSY_S)
+    return turns * BUSY_S + min(rest, BUSY_S)
 
 
 def shrink(knobs: Knobs, runs: random.Random) -> None:
@@ -109,6 +126,10 @@ def shrink(knobs: Knobs, runs: random.Random) -> None:
     blobs.BLOB_FILE_BYTES = knobs.blob_file_bytes
     blobs.SPARSE_BYTES_PER_STEP = 16 << 10
     blobs.Blobs.empty_sparse.__defaults__ = (SPARSE_SHARE,)
+    # How long threads wait for a core is the machine's affair: the seed says what nodes see.
+    contention: Any = qm.archive.contention
+    contention._SCHEDSTAT = Path(os.devnull)
+    time.thread_time = _worked_in_turns if knobs.is_busy else lambda: 0.0
 
     def replica_config(self: qm.node.replica.replicated_store.ReplicatedConfig) -> ReplicaConfig:
         entries = runs.choice((1, 2, 7, 64)) if knobs.changes_runs else knobs.entries_per_apply
