@@ -4,7 +4,6 @@ HRESULTs are results, except where a method has none: R_OpenQueue and R_OpenQueu
 as faults (RP-A58).
 """
 
-import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Coroutine
@@ -50,6 +49,7 @@ from qm.rpc.remote_read.actions import (
     refusal,
     selector_of,
 )
+from qm.rpc.remote_read.callers import CallerSessions
 from qm.rpc.remote_read.interface import (
     REMOTE_READ,
     AcknowledgeIn,
@@ -76,7 +76,6 @@ from qm.rpc.remote_read.messages import (
 )
 from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, OpenedQueue
 from qm.rpc.remote_read.reading import Found, Look, PendingRead, no_cursor
-from qm.rpc.remote_read.sessions import ReadSession
 from qm.rpc.server.call import Call
 from qm.store.bodies.body_places import BodyDamaged
 from qm.wire.codes import MQ_OK, ErrorCode
@@ -95,7 +94,6 @@ _MISSING: Final = (
     ErrorCode.MQ_ERROR_IO_TIMEOUT,
 )
 """What a lookup of a message that is not there ends with."""
-_KEPT: Final = "remote_read"
 _RESULTS: Final = ("received", "peeked", "none")
 
 
@@ -121,8 +119,7 @@ class RemoteRead:
         reads = metrics.counter("quorate_remote_reads_total")
         self._received, self._peeked, self._missed = map(reads.labels, _RESULTS)
         self._returned = metrics.counter("quorate_remote_reads_returned_total")
-        self._sessions: set[ReadSession] = set()
-        self._ending: set[ReadSession] = set()
+        self._callers = CallerSessions(ports)
 
     def get_server_port(self, call: Call, given: Nothing) -> Port:
         """R_GetServerPort."""
@@ -151,16 +148,12 @@ class RemoteRead:
         if access is None or given.share_mode not in (0, 1):
             raise Fault(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         name = self._name(call, given.queue)
-        session = await self._session(call)
         share = QueueShareMode.DENY_RECEIVE if given.share_mode else QueueShareMode.DENY_NONE
         text = format_name_text(name)
         sids = call.identity.sids
-        try:
-            outcome = await session.numbered(
-                lambda request: OpenQueue(request, text, int(access), int(share), sids)
-            )
-        except (Unavailable, OutcomeUnknown) as error:
-            raise Fault(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE, str(error)) from error
+        session, outcome = await self._callers.propose(
+            call, lambda request: OpenQueue(request, text, int(access), int(share), sids)
+        )
         if outcome.status:
             raise Fault(_open_status(outcome.status))
         handle, queue_id = numbers_of(outcome)
@@ -194,31 +187,6 @@ class RemoteRead:
         if manager is not None:
             name = settled_name(name, call.local[0], manager.computer_name)
         return name
-
-    async def _session(self, call: Call) -> ReadSession:
-        """Return the caller's session on this association, opened."""
-        kept: dict[str, ReadSession] = call.association.kept.setdefault(_KEPT, {})
-        session = kept.get(call.identity.name)
-        if session is None or session.is_ended:
-            client_id = f"rpc-{self._ports.cluster.node}-{secrets.token_hex(8)}"
-            session = ReadSession(
-                client_id, call.identity, call.address, self._ports.proposer, self._ports.sessions
-            )
-            kept[call.identity.name] = session
-            self._sessions.add(session)
-            call.association.at_end.append(partial(self._end_session, session))
-        try:
-            return await session.opened()
-        except MsmqError as error:
-            raise Fault(error.hresult) from error
-        except (Unavailable, OutcomeUnknown, ApiError) as error:
-            raise Fault(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE, str(error)) from error
-
-    def _end_session(self, session: ReadSession) -> None:
-        if session in self._sessions:
-            self._sessions.discard(session)
-            self._ending.add(session)
-            session.end(self._ending.discard)
 
     def _on_run_down(self, opened: OpenedQueue) -> None:
         """Nothing to propose: the association's session ends after its handles."""
@@ -573,14 +541,7 @@ class RemoteRead:
 
     async def stop(self, within_s: float = FINISH_MAX_S) -> None:
         """Return all that is lent, as this node stops; wait so long for it at most."""
-        for session in list(self._sessions):
-            self._end_session(session)
-        tasks = [task for session in self._ending for task in session.tasks]
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=within_s)
-        for task in late:
-            task.cancel()  # leases end what is left
+        await self._callers.stop(within_s)
 
 
 def _open_status(status: int) -> int:
