@@ -196,11 +196,14 @@ class RemoteRead:
         opened = self._opened(call, given.handle)
         call.association.close(REMOTE_READ, given.handle)
         session = opened.session
+        keys = opened.end("close")
         try:
-            for key in opened.end("close"):
-                await session.end_read(opened.queue_id, key, is_accepted=False)
+            while keys:
+                await session.end_read(opened.queue_id, keys.pop(0), is_accepted=False)
             await session.numbered(lambda request: CloseQueue(request, opened.handle))
         except (Unavailable, OutcomeUnknown):
+            for key in keys:
+                session.give_back(opened.queue_id, key)
             session.close_queue(opened.handle)
             return HandleResult(NIL, ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         return HandleResult(NIL, MQ_OK)

@@ -138,45 +138,57 @@ class ReadSession:
     async def _settle(self, number: int) -> None:
         """Learn what became of a request, and return what it lent."""
         closing = CancelRequests(self.client_id, number, 1, ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
-        results = await self._until_known(closing)
-        self._open_numbers.discard(number)
-        for one in results:
+        outcome = await self._until_known(closing, number)
+        for one in [] if outcome is None else results_of(outcome):
             if has_message(one):
                 await self._give_back(one.queue_id, one.lookup_identifier)
 
-    async def _until_known(self, command: Command) -> Sequence[RequestResult]:
+    async def _until_known(self, command: Command, number: int) -> Outcome | None:
+        """Propose a command of an open number until its outcome is known; None: the session ended.
+
+        It keeps its number, so that it is done once: a second return of a message would be that of
+        whoever it was lent to meanwhile.
+        """
         while not self.is_ended:
             try:
                 (outcome,) = await self._proposer.repeat(command)
             except (Unavailable, OutcomeUnknown):
                 await asyncio.sleep(SETTLE_PAUSE_S)
             else:
-                return results_of(outcome)
-        return ()
+                self._open_numbers.discard(number)
+                return outcome
+        return None
+
+    # Ending reads ------------------------------------------------------------------------
 
     async def end_read(self, queue_id: int, key: int, *, is_accepted: bool) -> int:
         """Accept or return a lent message; return the status of it.
 
-        Raises Unavailable, OutcomeUnknown.
+        Raises Unavailable, OutcomeUnknown. It is done as soon as it can be then: nobody asks again,
+        and the message would stay hidden as long as the session lasts.
         """
-        reason = int(MessageClass.ACK_RECEIVE)
-        outcome = await self.numbered(
-            lambda request: ReadEnd(request, queue_id, key, is_accepted, reason)
-        )
+        command = self._end_of(queue_id, key, is_accepted=is_accepted)
+        try:
+            (outcome,) = await self._proposer.repeat(command)
+        except (Unavailable, OutcomeUnknown):
+            self._in_background(self._end_later(command))
+            raise
+        self._open_numbers.discard(command.request.number)
         return outcome.status
+
+    def _end_of(self, queue_id: int, key: int, *, is_accepted: bool) -> ReadEnd:
+        reason = int(MessageClass.ACK_RECEIVE)
+        return ReadEnd(self._begin(), queue_id, key, is_accepted, reason)
+
+    async def _end_later(self, command: ReadEnd) -> None:
+        await self._until_known(command, command.request.number)
 
     def give_back(self, queue_id: int, key: int) -> None:
         """Return a lent message, without anybody waiting for it."""
         self._in_background(self._give_back(queue_id, key))
 
     async def _give_back(self, queue_id: int, key: int) -> None:
-        while not self.is_ended:
-            try:
-                await self.end_read(queue_id, key, is_accepted=False)
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(SETTLE_PAUSE_S)
-            else:
-                return
+        await self._end_later(self._end_of(queue_id, key, is_accepted=False))
 
     def close_queue(self, handle: int) -> None:
         """Close a queue without anybody waiting for it."""
