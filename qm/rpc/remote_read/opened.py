@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
+from typing_extensions import override
 
 from qm.model.messages.cursors import Cursor
 from qm.rpc.remote_read.sessions import ReadSession
@@ -26,6 +27,17 @@ class WaitingRead(Protocol):
 
     def cancel(self) -> None:
         """End it as cancelled."""
+
+
+class BegunPeek(WaitingRead):
+    """A peek that does not wait yet: it learns first what is current."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    @override
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
 
 class Lent(msgspec.Struct):

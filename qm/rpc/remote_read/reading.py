@@ -150,7 +150,10 @@ class PendingRead:
         try:
             status, found = look()
         except Unavailable:
-            self._place.missed()
+            if self._is_in_line:
+                self._place.missed()  # it is called when the state is there again
+            else:
+                self._conclude(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
             return
         if status or found is not None:
             self._conclude(status, found)

@@ -14,7 +14,7 @@ from qm.api.convert.outcomes import numbers_of
 from qm.api.gate.errors import ApiError, LimitReached, MsmqError, QuotaReached
 from qm.api.propose.control_once import UNNUMBERED
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
-from qm.model.messages.cursors import Cursor, CursorAnswer
+from qm.model.messages.cursors import START, Cursor, CursorAnswer
 from qm.model.queries import PositionInfo, last_key, peek
 from qm.model.values.commands import CloseQueue, Move, OpenQueue, PurgeQueue, Selector, SelectorKind
 from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
@@ -74,7 +74,7 @@ from qm.rpc.remote_read.messages import (
     ReadSettings,
     columns_of_found,
 )
-from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, OpenedQueue
+from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, BegunPeek, OpenedQueue
 from qm.rpc.remote_read.reading import Found, Look, PendingRead, no_cursor
 from qm.rpc.server.call import Call
 from qm.store.bodies.body_places import BodyDamaged
@@ -275,25 +275,35 @@ class RemoteRead:
         if given.action in (RECEIVE, *LOOKUP_RECEIVE):
             self._begin(call, given, opened, cursor, None, is_transactional)
             return None
-        return self._peek(call, given, opened, cursor, is_transactional)
+        begun = BegunPeek()
+        opened.reads[given.request] = begun
+        call.on_end = lambda is_awaited: begun.cancel()
+        return self._peek(call, given, opened, begun, is_transactional)
 
     async def _peek(
         self,
         call: Call,
         given: StartIn,
         opened: OpenedQueue,
-        cursor: Cursor | None,
+        begun: BegunPeek,
         is_transactional: bool,
     ) -> StartOut | None:
         try:
             await self._ports.cluster.read_barrier()
+        except Unavailable:
+            return failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        finally:
+            call.on_end = None
+            opened.reads.pop(given.request, None)
+        cursor = opened.cursor(given.cursor) if given.cursor else None
+        if begun.is_cancelled or (given.cursor and cursor is None):
+            return failed(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
+        try:
             look = self._look(opened, given, cursor, selector_of(given))
         except Unavailable:
             return failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         except MsmqError as error:
             return failed(error.hresult)
-        if opened.is_closed or not call.is_open:
-            return failed(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
         self._begin(call, given, opened, cursor, look, is_transactional)
         return None
 
@@ -390,7 +400,13 @@ class RemoteRead:
             opened.session.run(self._answer_later(call, given, read, found, columns))
 
     def _last_key(self, opened: OpenedQueue) -> int:
-        return last_key(self._ports.cluster.view, opened.queue_id)
+        """Return the highest key at present; START while a snapshot replaces the state, so that a
+        cursor stays where it is.
+        """
+        try:
+            return last_key(self._ports.cluster.view, opened.queue_id)
+        except Unavailable:
+            return START
 
     async def _answer_later(
         self, call: Call, given: StartIn, read: PendingRead, found: Found, columns: MessageColumns

@@ -5,13 +5,17 @@ import asyncio
 import pytest
 
 from qm.api.propose import proposer
+from qm.node.replica import replicated_store
 from qm.pb import control_pb2, control_pb2_grpc
+from qm.rpc.client import RpcFailed
 from qm.rpc.remote_read import interface as mqrr
-from tests.cluster.harness import run
+from tests.cluster.harness import run, until
 from tests.unit.api.world import Client
 from tests.unit.rpc.reading import (
     ACK,
+    INFINITE,
     NACK,
+    PEEK_CURRENT,
     RemoteReader,
     RpcWorld,
     body,
@@ -20,7 +24,9 @@ from tests.unit.rpc.reading import (
 )
 from tests.unit.rpc.test_remote_read import in_world
 
-UNAVAILABLE, STALE, TIMEOUT = 0xC00E000B, 0xC00E0056, 0xC00E001B
+UNAVAILABLE, STALE = 0xC00E000B, 0xC00E0056
+TIMEOUT, CANCELLED = 0xC00E001B, 0xC00E0008
+PEEK = 0x20
 
 
 async def close_sessions(client: Client) -> None:
@@ -89,3 +95,37 @@ async def taken(reader: RemoteReader, handle: bytes) -> bytes:
     assert found.status == 0, hex(found.status)
     assert await reader.end(handle) == 0
     return body(found)
+
+
+def test_a_peek_can_be_cancelled_while_there_is_no_majority(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client cancels it, or is gone: else it would wait, with its handles, for ever."""
+    monkeypatch.setattr(replicated_store, "PROPOSE_WAIT_MS", 60_000)
+
+    async def scenario() -> None:
+        async with rpc_world(3) as made:
+            leader = await made.harness.leader()
+            one, other = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client)
+            reader, gone = await made.reader(one), await made.reader(one)
+            handle, theirs = await reader.open(access=PEEK), await gone.open(access=PEEK, share=1)
+            await made.harness.kill(leader.name)
+            await made.harness.kill(other.name)
+            values = reader.start_values(handle, PEEK_CURRENT, timeout_ms=INFINITE, request=1)
+            peek = asyncio.ensure_future(reader.call(7, values))
+            left = asyncio.ensure_future(gone.start(theirs, PEEK_CURRENT, timeout_ms=INFINITE))
+            await asyncio.sleep(0)  # both are on their way before their ends
+            assert (await reader.call(8, mqrr.RequestIn(handle, 1))).status == 0
+            gone.client.close()
+            for node in (leader, other):
+                await made.harness.restart(node.name)
+            assert (await peek).status == CANCELLED
+            with pytest.raises(RpcFailed):
+                await left
+            assert one.service.windows.rpc is not None
+            associations = one.service.windows.rpc._associations
+            await until(lambda: len(associations) == 1)
+
+    run(scenario())
