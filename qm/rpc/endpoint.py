@@ -13,6 +13,7 @@ from qm.edge.tcp.listeners import bind
 from qm.observe.metrics import Metrics
 from qm.rpc.association.connection import Served
 from qm.rpc.association.groups import Associations
+from qm.rpc.association.shared import Shared
 from qm.rpc.endpoint_mapper import MAPPER, EndpointMapper, Registration
 from qm.rpc.interface import Interface
 from qm.rpc.mgmt import MGMT, Mgmt
@@ -74,16 +75,18 @@ class RpcEndpoint:
         self._interfaces = list(implementations)
         associations: Final = Associations(secrets.token_bytes)
         self._associations = associations
+        shared: Final = Shared()
         mapper = {MAPPER: EndpointMapper(self._registered), **objects.on_mapper_port}
         self._ports = RpcPorts(
             settings.addresses,
             [
-                _port(settings.mapper_port, mapper, providers, associations, access),
+                _port(settings.mapper_port, mapper, providers, associations, shared, access),
                 _port(
                     settings.port,
                     {**implementations, **objects.on_port},
                     providers,
                     associations,
+                    shared,
                     access,
                 ),
             ],
@@ -114,6 +117,7 @@ def _port(
     implementations: Mapping[Interface, object],
     providers: Providers,
     associations: Associations,
+    shared: Shared,
     access: RpcAccess,
 ) -> Port:
     interfaces = [*implementations, MGMT]
@@ -123,6 +127,7 @@ def _port(
         {(one.syntax.uuid, one.syntax.major): one for one in interfaces},
         providers,
         associations,
+        shared,
         access.levels,
         access.anonymous,
     )

@@ -12,11 +12,21 @@ STUB_MAX_BYTES: Final = (4 << 20) + (64 << 10)
 """Of one call's fragments together."""
 STUBS_MAX_BYTES: Final = 64 << 20
 """Of calls that are being received, of all connections; beyond it the oldest of them ends."""
-CALLS_PER_CONNECTION_MAX: Final = 64
+CALLS_PER_CONNECTION_MAX: Final = 4_096
+"""In progress: Windows multiplexes all of a machine's waiting reads on one connection."""
+CALLS_FEW: Final = 64
+"""What each connection may have of them; others come from CALLS_SHARED_MAX."""
+CALLS_SHARED_MAX: Final = 16_384
 CONTEXTS_PER_BIND_MAX: Final = 32
 CONTEXTS_PER_CONNECTION_MAX: Final = 256
 SYNTAXES_PER_CONTEXT_MAX: Final = 32
-SECURITY_CONTEXTS_PER_CONNECTION_MAX: Final = 64
+SECURITY_CONTEXTS_PER_CONNECTION_MAX: Final = 2_048
+"""As Windows servers have it [MS-RPCE 3.3.1.5.4]: its clients build one for each logon session, up
+to 1,000 of them, and none ends before its connection."""
+SECURITY_CONTEXTS_FEW: Final = 64
+"""What each connection may have of them, complete or not; others come from
+SECURITY_CONTEXTS_SHARED_MAX, for those who have logged on in all they began."""
+SECURITY_CONTEXTS_SHARED_MAX: Final = 32_768
 HANDLES_PER_GROUP_MAX: Final = 1_024
 GROUPS_MAX: Final = 8_192
 LATE_CALLS_MAX: Final = 150

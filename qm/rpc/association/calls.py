@@ -4,6 +4,7 @@ One call of a connection is received at a time; those received before may still 
 """
 
 from collections import deque
+from collections.abc import Set
 
 import msgspec
 
@@ -17,7 +18,7 @@ from qm.rpc.security.provider import Identity
 from qm.wire.guid import Guid
 
 
-class IncomingCall(msgspec.Struct, frozen=True, eq=False):
+class IncomingCall(msgspec.Struct, eq=False):
     """A whole request that may be executed."""
 
     call_id: int
@@ -27,6 +28,7 @@ class IncomingCall(msgspec.Struct, frozen=True, eq=False):
     operation: Operation
     object_uuid: Guid | None
     stub: bytes
+    """Its parameters; nothing once they are read, as it may wait for long."""
     order: str
     """Byte order of the stub, "<" or ">"."""
     drep: bytes
@@ -101,7 +103,7 @@ class Reassembly:
         pdu: Pdu,
         head: RequestPart,
         security: SecurityContext | None,
-        in_progress: frozenset[int],
+        in_progress: Set[int],
     ) -> Partial:
         """Begin a call with its first fragment, before its signature is checked.
 

@@ -22,10 +22,10 @@ from qm.rpc.association.security import (
     SecurityContexts,
     UnknownAuthType,
 )
+from qm.rpc.association.shared import Shared
 from qm.rpc.interface import Interface
 from qm.rpc.limits import (
     BIND_MAX_BYTES,
-    CALLS_PER_CONNECTION_MAX,
     FRAGMENT_MAX_BYTES,
     FRAGMENT_MIN_BYTES,
 )
@@ -96,6 +96,8 @@ class Served(msgspec.Struct, frozen=True):
     """By UUID and major version."""
     providers: Providers
     associations: Associations
+    shared: Shared = msgspec.field(default_factory=Shared)
+    """Of all ports."""
     levels: Mapping[Guid, AuthLevel] = {}
     """Least protection by interface, where it is more or less than the interface's own."""
     anonymous: frozenset[Guid] = frozenset()
@@ -113,7 +115,9 @@ class Connection:
         self._buffer = bytearray()
         self._output: list[bytes] = []
         self._events: list[Event] = []
-        self._security = SecurityContexts(served.providers, address)
+        self._security = SecurityContexts(
+            served.providers, address, served.shared.security_contexts
+        )
         self._presentations = Presentations(served.interfaces)
         self._reassembly = Reassembly()
         self._in_progress: dict[int, IncomingCall] = {}
@@ -338,7 +342,7 @@ class Connection:
             self._refuse_context(pdu, head.context_id, context)
             return
         try:
-            partial = self._reassembly.begin(pdu, head, context, frozenset(self._in_progress))
+            partial = self._reassembly.begin(pdu, head, context, self._in_progress.keys())
         except OutOfOrder as error:
             self._out_of_order(pdu.call_id, head.context_id, str(error))
             return
@@ -403,7 +407,7 @@ class Connection:
             self.refusals.append(f"a call of {interface.name} below its level of protection")
         elif operation is None:
             status = FaultStatus.OPERATION_RANGE
-        elif len(self._in_progress) >= CALLS_PER_CONNECTION_MAX:
+        elif not self._served.shared.calls.take(len(self._in_progress)):
             status = FaultStatus.SERVER_TOO_BUSY
         if status or operation is None:
             self._write_fault(pdu.call_id, context_id, status, is_executed=False)
@@ -521,6 +525,8 @@ class Connection:
         if not self.is_in_progress(call):
             return False
         del self._in_progress[call.call_id]
+        left = len(self._in_progress)
+        self._served.shared.calls.give_back(left + 1, left)
         self._reassembly.ignore(call.call_id)
         association = self.association
         assert association is not None
@@ -537,6 +543,7 @@ class Connection:
         """Note that the connection is gone; its calls end when their implementation ends them."""
         self.is_closing = self._is_closed = True
         self._output.clear()
+        self._security.close()
         if self.association is not None:
             self._served.associations.leave(self.association)
 

@@ -6,7 +6,8 @@ gets the fault (RP-A9, RP-A10).
 
 from typing import Final
 
-from qm.rpc.limits import SECURITY_CONTEXTS_PER_CONNECTION_MAX
+from qm.rpc.association.shared import Share
+from qm.rpc.limits import SECURITY_CONTEXTS_FEW
 from qm.rpc.pdu.codes import AuthLevel, FaultStatus
 from qm.rpc.pdu.header import Pdu, Trailer
 from qm.rpc.security.provider import (
@@ -57,9 +58,11 @@ class NoExchange(Exception):
 class SecurityContexts:
     """All security contexts of one connection."""
 
-    def __init__(self, providers: Providers, address: str) -> None:
+    def __init__(self, providers: Providers, address: str, share: Share) -> None:
+        """`share`: where those beyond a few come from."""
         self._providers = providers
         self._address = address
+        self._share = share
         self._by_number: dict[int, SecurityContext] = {}
         self.signs_header = False
         """Whether PFC_SUPPORT_HEADER_SIGN was negotiated."""
@@ -135,20 +138,33 @@ class SecurityContexts:
         return ANONYMOUS if context is None else context.provider.identity
 
     def _begin(self, trailer: Trailer) -> SecurityContext:
-        if len(self._by_number) >= SECURITY_CONTEXTS_PER_CONNECTION_MAX:
-            raise LegRefused(
-                f"{SECURITY_CONTEXTS_PER_CONNECTION_MAX} security contexts are allowed",
-                FaultStatus.PROTOCOL_ERROR,
-            )
         level = _level(trailer)
         if level <= AuthLevel.NONE:
             raise LegRefused("a security context without any level of protection")
         provider = self._providers.begin(trailer.auth_type, level, self._address)
         if provider is None:
             raise UnknownAuthType(f"auth_type {trailer.auth_type} is not offered")
+        self._admit()
         context = SecurityContext(trailer.context_id, trailer.auth_type, level, provider)
         self._by_number[trailer.context_id] = context
         return context
+
+    def _admit(self) -> None:
+        """Refuse one more security context if there are too many."""
+        held = len(self._by_number)
+        is_ready = held < SECURITY_CONTEXTS_FEW or all(
+            one.is_ready for one in self._by_number.values()
+        )
+        if not is_ready or not self._share.take(held):
+            raise LegRefused(
+                f"{held} security contexts: too many, or not all are complete",
+                FaultStatus.PROTOCOL_ERROR,
+            )
+
+    def close(self) -> None:
+        """Note that the connection is gone."""
+        held, self._by_number = len(self._by_number), {}
+        self._share.give_back(held)
 
 
 _LEVELS: Final = frozenset(AuthLevel)

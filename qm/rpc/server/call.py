@@ -110,6 +110,7 @@ class Dispatcher:
         try:
             given, end = request.operation.takes.unmarshal(request.stub, request.order)
             self._verify(call, end)
+            request.stub = b""
             implementation = self._implementations[request.interface.syntax.uuid]
             result = getattr(implementation, request.operation.name)(call, given)
         except Exception as error:

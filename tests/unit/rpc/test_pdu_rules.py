@@ -178,7 +178,7 @@ def test_a_fault_has_its_status_and_neither_token_nor_more() -> None:
     assert mismatch.value.status == 0x1C00001A
     for number in range(4, 4 + CALLS_PER_CONNECTION_MAX):
         assert plain.request(number) == []
-    assert status_of(plain.request(1_000)) == 0x1C010014
+    assert status_of(plain.request(10_000)) == 0x1C010014
     assert status_of(plain.send(write_pdu(PduType.RESPONSE, WHOLE, 7, bytes(8)))) == 0x1C01000B
 
 

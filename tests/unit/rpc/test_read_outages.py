@@ -31,7 +31,7 @@ PEEK = 0x20
 
 async def close_sessions(client: Client) -> None:
     """Close the sessions of remote readers, as an operator may."""
-    control = control_pb2_grpc.ClientControlStub(client.channel)  # type: ignore[no-untyped-call]
+    control = control_pb2_grpc.ClientControlStub(client.channel)
     listed = await control.ListClients(control_pb2.ListClientsRequest())
     for one in listed.clients:
         if one.client_id.startswith("rpc-") and one.is_open:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from qm.rpc.association.calls import IncomingCall
+from qm.rpc.association.shared import Share, Shared
 from qm.rpc.pdu.call import parse_fault, request_head
 from qm.rpc.pdu.codes import AuthLevel, AuthType, PduFlag, PduType
 from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_pdu, write_trailer
@@ -218,6 +219,30 @@ def test_more_contexts_than_the_limit_are_a_protocol_error() -> None:
     for number in range(64):
         assert client.leg(logon().step(b""), number).kind is PduType.ALTER_CONTEXT_RESPONSE
     assert status_of([client.leg(logon().step(b""), 64)]) == PROTOCOL_ERROR
+
+
+def test_a_connection_may_log_on_as_often_as_windows_clients_do() -> None:
+    """Each logon session of a client's machine needs a context, and none ends while one reads."""
+    shared = Shared()
+    shared.security_contexts = Share(64, 2_048, 1_000)
+    client = Secured(shared=shared)
+    client.bound()
+    first = client.logged_on(0)
+    for number in range(1, 1_000):
+        last = client.logged_on(number)
+    for mine, number in ((first, 0), (last, 999)):
+        assert client.signed(mine, b"abcd", flags=WHOLE, named=number) == []
+        client.respond(client.call(), b"")
+    other = Secured(shared=shared)
+    other.bound()
+    for number in range(128):
+        other.logged_on(number)
+    assert status_of([other.leg(logon().step(b""), 128)]) == PROTOCOL_ERROR
+    client.connection.close()
+    more = Secured(shared=shared)
+    more.bound()
+    for number in range(129):
+        more.logged_on(number)
 
 
 def test_auth3_that_cannot_be_a_last_leg_is_answered() -> None:

@@ -103,3 +103,22 @@ def test_readers_go_on_waiting_when_an_announced_message_is_refused() -> None:
         assert body(await waiting) == b"small"
 
     in_world(scenario)
+
+
+def test_all_reads_of_a_machine_wait_on_one_connection() -> None:
+    count = 150
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await create(client)
+        reader = await world.reader()
+        handle = await reader.open()
+        waiting = [
+            asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE, request=1 + number))
+            for number in range(count)
+        ]
+        await until(lambda: waits(world)._count == count)
+        sent = {b"%d" % number for number in range(count)}
+        await client.send(ORDERS, *sent)
+        assert {body(found) for found in await asyncio.gather(*waiting)} == sent
+
+    in_world(scenario)
