@@ -28,6 +28,13 @@ from qm.rpc.server.rpc_metrics import RpcMetrics
 
 KEEPALIVE_AFTER_S: Final = 120
 """Silence after which TCP asks whether a peer is there: else what it holds would stay held."""
+KEEPALIVE_EVERY_S: Final = 10
+"""Between its questions while there is no answer."""
+UNTAKEN_MAX_S: Final = 30
+"""How long a peer may leave unacknowledged what it is sent. Linux would try for a quarter of an
+hour, while a message lent to a machine without power is hidden; Windows gives up after five
+retransmissions, some twenty seconds."""
+_MS_PER_S: Final = 1_000
 
 
 class Held:
@@ -115,8 +122,7 @@ class RpcConnection(asyncio.Protocol, Paced):
         self.local = (str(name[0]), int(name[1]))
         raw = transport.get_extra_info("socket")
         if raw is not None:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_AFTER_S)
+            _watch(raw)
         self._state = Connection(self._served, self.address, self.local[1])
         self._metrics.opened()
         reason = self._admit(self)
@@ -256,3 +262,14 @@ class RpcConnection(asyncio.Protocol, Paced):
             call.end(is_awaited=True)
         self._flush()
         self._transport.close()
+
+
+def _watch(raw: socket.socket) -> None:
+    """Have TCP notice a peer that is gone without a word."""
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, KEEPALIVE_AFTER_S),
+        (socket.TCP_KEEPINTVL, KEEPALIVE_EVERY_S),
+        (socket.TCP_USER_TIMEOUT, UNTAKEN_MAX_S * _MS_PER_S),
+    ):
+        raw.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -316,6 +316,27 @@ def test_a_waiting_call_holds_up_nobody_and_ends_with_its_connection() -> None:
     in_world(test)
 
 
+def test_a_client_that_takes_nothing_any_more_is_gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that lost its power or its network: else what it was lent would be hidden for long."""
+    monkeypatch.setattr(tcp, "UNTAKEN_MAX_S", 1)
+
+    async def test(world: World) -> None:
+        client = await world.bound()
+        waiting = asyncio.ensure_future(client.call(PROBE, 2, Nothing()))
+        await until(lambda: bool(world.probe.waiting))
+        assert client._transport is not None
+        client._transport.pause_reading()
+        calls = [client.call(PROBE, 0, Octets(bytes(3 << 20))) for _ in range(6)]
+        ends = asyncio.gather(waiting, *calls, return_exceptions=True)
+        async with asyncio.timeout(15):
+            while world.probe.ends != [False]:
+                await asyncio.sleep(0.05)
+        client.close()
+        await ends
+
+    in_world(test)
+
+
 @pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-03", "RP-RPCE-3.3.1.5.2.2-04")
 def test_a_sealed_pdu_that_is_replayed_or_changed_ends_the_connection() -> None:
     async def test(world: World) -> None:
