@@ -186,7 +186,7 @@ class Client:
         """Close a queue and confirm the messages received from it; without `confirm`, those that
         are not confirmed yet are dead-lettered.
         """
-        self._sessions.pop(queue.session.client_id, None)
+        self._drop(queue.session)
         for session in self._idle:
             await session.close_shared(queue.name)
         await queue.close(confirm=confirm)
@@ -218,8 +218,13 @@ class Client:
         return session
 
     def give_back(self, session: Session) -> None:
-        """Take back the session of a transaction that has ended."""
-        self._idle.append(session)
+        """Take back the session of a transaction that has ended, unless it has ended itself."""
+        if self._sessions.get(session.client_id) is session:
+            self._idle.append(session)
+
+    def leave(self, session: Session) -> None:
+        """Lend a session no more: it has ended."""
+        self._drop(session)
 
     # ---------------------------------------------------------------------------------------
 
@@ -303,7 +308,14 @@ class Client:
                 await session.resume()
             return
         # The next call on it fails and says so; a new transaction gets another one.
-        self._sessions.pop(client_id, None)
+        self._drop(session)
+
+    def _drop(self, session: Session) -> None:
+        """Renew and lend a session no more. Its name may be another one's by now: of a queue that
+        was opened again before the one that had ended was closed.
+        """
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
         if session in self._idle:
             self._idle.remove(session)
 

@@ -49,6 +49,9 @@ class Lender(Protocol):
     def give_back(self, session: Session) -> None:
         """Take back the session of a transaction that has ended."""
 
+    def leave(self, session: Session) -> None:
+        """Lend a session no more: it has ended."""
+
 
 class Transaction:
     """Use it as a context manager: it commits at the end of the block and aborts on an exception.
@@ -78,14 +81,13 @@ class Transaction:
         exclusive = queue if queue is not None and queue.is_exclusive else None
         if self.outcome is not None:
             raise MqError(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
-        if self._session is None:
-            self._is_lent = exclusive is None
-            self._session = exclusive.session if exclusive else await self._lender.lend()
-            if exclusive is not None:
-                exclusive.session.memory.set_transaction(
-                    exclusive.session.client_id, self.identifier
-                )
-            await self._begin(self._session)
+        if self._session is None and exclusive is None:
+            await self._begin_in_lent()
+        elif self._session is None and exclusive is not None:
+            self._session = exclusive.session
+            exclusive.session.memory.set_transaction(exclusive.session.client_id, self.identifier)
+            await self._begin(exclusive.session)
+        assert self._session is not None
         if exclusive is not None and exclusive.session is not self._session:
             raise MqError(
                 ErrorCode.MQ_ERROR_TRANSACTION_ENLIST,
@@ -174,6 +176,21 @@ class Transaction:
         if not was_open:
             self._opened.append(opened)
         return session, opened
+
+    async def _begin_in_lent(self) -> None:
+        """Begin in a session that is lent: in another one if it ended while nobody used it."""
+        while True:
+            self._is_lent = True
+            self._session = await self._lender.lend()
+            try:
+                await self._begin(self._session)
+            except MqError as error:
+                if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE:
+                    raise
+                self._lender.leave(self._session)
+                self.outcome = None
+            else:
+                return
 
     async def _begin(self, session: Session) -> None:
         try:
