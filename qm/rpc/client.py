@@ -47,6 +47,10 @@ class RpcFailed(Exception):
     """The server refused, or went away; says what was tried."""
 
 
+class NoAnswer(RpcFailed):
+    """The server has the request, as far as is known, and has not answered in time."""
+
+
 class RpcClient(asyncio.Protocol):
     """One connection with one security context at most."""
 
@@ -238,7 +242,7 @@ class RpcClient(asyncio.Protocol):
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
-            raise RpcFailed(f"no answer within {timeout_s:g} s") from None
+            raise NoAnswer(f"no answer within {timeout_s:g} s") from None
         finally:
             self._waiting.pop(number, None)
             self._parts.pop(number, None)

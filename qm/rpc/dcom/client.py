@@ -3,6 +3,7 @@
 Objects that it holds for longer than three ping periods without a ping are the server's again.
 """
 
+import asyncio
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -124,11 +125,13 @@ class Server:
         await self.reach(bindings, ipid)
 
     async def _ask(self, opnum: int, given: list[Any]) -> list[Any]:
-        """Ask the resolver; over another connection next time if this one fails."""
+        """Ask the resolver; over another connection next time if this one fails, or is waited for
+        no more.
+        """
         client = await self.resolver()
         try:
             return list(await client.call(IOBJECTEXPORTER, opnum, given))
-        except RpcFailed:
+        except (RpcFailed, asyncio.CancelledError):
             client.close()
             if self._resolver is client:
                 self._resolver = None

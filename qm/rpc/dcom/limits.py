@@ -48,4 +48,6 @@ DIMENSIONS_MAX: Final = 8
 ELEMENTS_MAX: Final = 65_536
 """Of a SAFEARRAY of anything but bytes."""
 SINKS_PER_CALLER_MAX: Final = 256
-"""Events that one account at one address waits for."""
+"""Events that one account at one address waits for, and that its sinks are being told."""
+SINK_BUSY_MAX_S: Final = 600.0
+"""How long a program may take to handle an event before this node waits no more for its answer."""

@@ -7,7 +7,8 @@ nobody can have this node knock on other doors.
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -25,7 +26,7 @@ from qm.client.mqac.constants import (
 )
 from qm.client.mqac.event import CONNECTIONS_MAX
 from qm.observe.metrics import Metrics
-from qm.rpc.client import RpcFailed
+from qm.rpc.client import NoAnswer, RpcFailed
 from qm.rpc.dcom.automation.dispatch import (
     DISPATCH_OPERATIONS,
     IDISPATCH,
@@ -36,7 +37,7 @@ from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.client import Logon, Server
 from qm.rpc.dcom.hresults import ComError, Hresult
-from qm.rpc.dcom.limits import PING_PERIOD_S, SINKS_PER_CALLER_MAX
+from qm.rpc.dcom.limits import PING_PERIOD_S, SINK_BUSY_MAX_S, SINKS_PER_CALLER_MAX
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.members import Done, executed
 from qm.rpc.dcom.mqac.threads import LoopRunner, Threads, Work
@@ -54,7 +55,12 @@ EVENTS: Final = "_DMSMQEventEvents"
 ARRIVED, ARRIVED_ERROR = 0, 1
 """DISPIDs of its members (AC-A38)."""
 CONNECT_S: Final = 5.0
-"""How long a client may take to answer for its sink."""
+"""How long a client's computer may take to say where its sink is, and to be connected."""
+CONNECTION_IDLE_MAX_S: Final = 30.0
+"""Firewalls forget connections that stand still, and let what is sent on them vanish: a sink that
+was not called for this time is called over a new one."""
+RETRIES_PER_PERIOD: Final = 4
+"""Pings of a sink that was not reached."""
 TRIES: Final = 4
 """Calls of a sink that fails, each after twice the pause."""
 PAUSE_FIRST_S: Final = 0.5
@@ -80,6 +86,10 @@ class Sink:
         self.address = address
         self.pinging: asyncio.Task[None] | None = None
         """Keeps it alive, unless its reference says that it needs no pings (RP-A66)."""
+        self.heard_at = 0.0
+        """When it answered last, or was reached."""
+        self.busy_count = 0
+        """Calls of it that have no answer yet."""
 
     @property
     def interface(self) -> Interface:
@@ -222,7 +232,8 @@ class Sinks:
         self._ping_period_s = ping_period_s
         self._events = metrics.counter("quorate_dcom_events_total")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watching: dict[Owner, int] = {}
+        self._watching: Counter[Owner] = Counter()
+        self._telling: Counter[Owner] = Counter()
 
     # Connections ---------------------------------------------------------------------------
 
@@ -250,6 +261,7 @@ class Sinks:
         raise MqError(CONNECT_E_CANNOTCONNECT, "the sink has neither the events nor IDispatch")
 
     def _held(self, sink: Sink) -> Sink:
+        sink.heard_at = self._loop.time()
         if not sink.given.flags & NO_PING:
             sink.pinging = self._begin(self._keep(sink))
         return sink
@@ -257,12 +269,14 @@ class Sinks:
     async def _keep(self, sink: Sink) -> None:
         """Ping a sink's object: its computer would let go of it after three periods without."""
         while True:
+            pause = self._ping_period_s
             try:
                 await sink.server.ping(sink.given.oid)
             except (RpcFailed, Fault, ComError) as error:
                 self._events.labels("unpinged").inc()
                 logger.debug("the sink at %s was not pinged: %s", sink.address, error)
-            await asyncio.sleep(self._ping_period_s)
+                pause /= RETRIES_PER_PERIOD
+            await asyncio.sleep(pause)
 
     def leave(self, sink: Sink) -> None:
         """Give a sink up."""
@@ -293,10 +307,10 @@ class Sinks:
         self, event: DcomEvent, queue: MSMQQueue, cursor: int, look: Callable[[], object]
     ) -> None:
         owner = event.place.owner
-        if self._watching.get(owner, 0) >= SINKS_PER_CALLER_MAX:
+        if self._watching[owner] >= SINKS_PER_CALLER_MAX:
             await self._tell(event, queue, cursor, Hresult.E_OUTOFMEMORY)
             return
-        self._watching[owner] = self._watching.get(owner, 0) + 1
+        self._watching[owner] += 1
         work = Work()
         ended = self._waits(queue, work)
         try:
@@ -317,14 +331,31 @@ class Sinks:
         self._loop.call_soon_threadsafe(lambda: self._begin(begin()))
 
     async def _tell(self, event: DcomEvent, queue: Any, cursor: int, status: int | None) -> None:
-        """Call every sink: ArrivedError with a status, or Arrived if there is none."""
-        for sink in list(event.connected.values()):
-            await self._invoke(event, sink, queue, cursor, status)
+        """Call every sink: ArrivedError with a status, or Arrived if there is none. All at once:
+        a program that is busy delays no other one.
+        """
+        owner = event.place.owner
+        if self._telling[owner] >= SINKS_PER_CALLER_MAX:
+            self._given_up(owner, "too many of its events are being told")
+            return
+        self._telling[owner] += 1
+        try:
+            sinks = list(event.connected.values())
+            calls = (self._invoke(event, sink, queue, cursor, status) for sink in sinks)
+            await asyncio.gather(*calls)
+        finally:
+            self._telling[owner] -= 1
+            if not self._telling[owner]:
+                del self._telling[owner]
 
     async def _invoke(
         self, event: DcomEvent, sink: Sink, queue: Any, cursor: int, status: int | None
     ) -> None:
-        pause = PAUSE_FIRST_S
+        """Call a sink until it takes the call. The answer comes when the program has handled the
+        event, and may take its time; called again meanwhile, it would handle one event twice.
+        """
+        owner = event.place.owner
+        pause, reason = PAUSE_FIRST_S, ""
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(pause)
@@ -337,19 +368,43 @@ class Sinks:
                 arguments = arguments_of([Variant(VarType.DISPATCH, pointer), *numbers])
                 dispid = ARRIVED if status is None else ARRIVED_ERROR
                 given = [dispid, NULL, _LCID, InvokeFlag.METHOD, arguments, 0, [], []]
-                if not sink.server.is_reached:
-                    await sink.server.resolve(sink.ref.oxid)
-                await sink.server.call(sink.ref.ipid, sink.interface, 6, given, CONNECT_S)
-            except RpcFailed as error:
-                sink.server.leave()  # a connection that stood still may be gone on its way
-                logger.debug("a sink of %s failed: %s", event.place.owner.name, error)
-            except (Fault, ComError) as error:
-                logger.debug("a sink of %s failed: %s", event.place.owner.name, error)
+                await self._connected(sink)
+                await self._called(sink, given)
+            except NoAnswer as error:
+                reason = str(error)
+                break
+            except (RpcFailed, Fault, TimeoutError) as error:
+                if isinstance(error, RpcFailed) and not sink.busy_count:
+                    sink.server.leave()
+                reason = str(error) or "it cannot be connected in time"
+                logger.debug("a sink of %s failed: %s", owner.name, reason)
             else:
                 self._events.labels("delivered").inc()
                 return
+        self._given_up(owner, reason)
+
+    async def _connected(self, sink: Sink) -> None:
+        """Have a connection to a sink that is not of long ago. Raises as `Server.resolve`, and
+        TimeoutError.
+        """
+        is_old = self._loop.time() - sink.heard_at > CONNECTION_IDLE_MAX_S
+        if is_old and not sink.busy_count:
+            sink.server.close()
+        if not sink.server.is_reached:
+            async with asyncio.timeout(CONNECT_S):
+                await sink.server.resolve(sink.ref.oxid)
+
+    async def _called(self, sink: Sink, given: Sequence[Any]) -> None:
+        sink.busy_count += 1
+        try:
+            await sink.server.call(sink.ref.ipid, sink.interface, 6, given, SINK_BUSY_MAX_S)
+        finally:
+            sink.busy_count -= 1
+        sink.heard_at = self._loop.time()
+
+    def _given_up(self, owner: Owner, reason: str) -> None:
         self._events.labels("failed").inc()
-        logger.info("a sink of %s was given up", event.place.owner.name)
+        logger.info("a sink of %s was given up: %s", owner.name, reason)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)

@@ -125,8 +125,8 @@ def opened(interface: Interface) -> Interface:
 
 
 @contextlib.asynccontextmanager
-async def sink() -> AsyncIterator[Sink]:
-    made = Sink()
+async def sink(of: type[Sink] = Sink) -> AsyncIterator[Sink]:
+    made = of()
     associations = Associations(secrets.token_bytes)
 
     def port(number: int, *interfaces: Interface) -> Port:
