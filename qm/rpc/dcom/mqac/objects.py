@@ -5,9 +5,11 @@ object ends the calls that wait in it.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from qm.client.mqac.message import MSMQMessage
@@ -45,6 +47,7 @@ from qm.rpc.dcom.mqac.type_library import library
 from qm.rpc.dcom.mqac.type_objects import TypeObjects
 from qm.rpc.dcom.mqac.values import (
     body_variant,
+    pointers_in,
     scalar_of,
     variant_of,
 )
@@ -85,6 +88,7 @@ class Objects:
         pointer = self._pointer(call, given[0])
         method = method_at(pointer.iid, call.request.opnum)
         wanted = inputs(method)
+        self._take_back(call, given[1:])
         try:
             pairs = zip(wanted, given[1:], strict=True)
             values = [self._value(call, method, one, raw) for one, raw in pairs]
@@ -154,6 +158,15 @@ class Objects:
             raise ComError(Hresult.E_INVALIDARG, "not an object of the caller at this node")
         return found
 
+    def _take_back(self, call: Call, arguments: Iterable[Any]) -> None:
+        """Take the references that came with a call's arguments: each is a client's no more."""
+        owner = self._places.owner(call)
+        for raw in chain.from_iterable(map(pointers_in, arguments)):
+            with contextlib.suppress(BadObjref):
+                ref = parse_objref(raw)
+                if isinstance(ref, Objref):
+                    self._exporter.take_back(ref, owner)
+
     def variant(self, call: Call, pointer: Pointer, name: str, value: Any) -> Variant:
         """Return a result as a variant; `name`: of the member. Raises ComError."""
         if name == BODY and isinstance(pointer.facet, MSMQMessage):
@@ -203,6 +216,7 @@ class Objects:
         if count != len(indexes) or count != len(refs):
             raise Fault(FaultStatus.BAD_STUB_DATA)
         late = LateCall(dispid, flags, arguments, indexes, refs)
+        self._take_back(call, (*(arguments.values or ()), *refs))
         echoed = [self._echo(call, one) for one in refs]
         if riid != NULL:
             return failed_invoke(late, echoed, Done(Hresult.DISP_E_UNKNOWNINTERFACE))

@@ -1,6 +1,6 @@
 """VARIANTs as Python values of the objects, and back [MC-MQAC 3.1.4.2, 3.17.4.1.22]."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -68,6 +68,18 @@ def settled_variant(variant: Variant | None) -> Variant:
     while variant is not None and variant.vt == BYREF | VarType.VARIANT:
         variant = variant.value
     return Variant() if variant is None else variant
+
+
+def pointers_in(value: Any) -> Iterator[bytes]:
+    """Yield the OBJREFs in an argument, by the vtable or in a variant."""
+    if isinstance(value, bytes):
+        yield value
+    elif isinstance(value, SafeArray):
+        if value.vt in (VarType.UNKNOWN, VarType.DISPATCH, VarType.VARIANT):
+            for one in value.items or ():
+                yield from pointers_in(one)
+    elif isinstance(value, Variant):
+        yield from pointers_in(value.value)
 
 
 def python_of(variant: Variant | None, find: Find) -> Any:

@@ -188,17 +188,32 @@ class Exporter:
         found.of.seen_at = now
         return found
 
-    def resolve(self, ref: Objref, owner: Owner) -> Any:
-        """Return the object of an owner's reference; None if it is none of this node.
+    def owner_of(self, ipid: Guid, caller: Owner) -> Owner:
+        """Return whose object an IPID is of; the caller's own for none of its account."""
+        found = self._by_ipid.get(ipid)
+        is_own = found is not None and found.of.owner.name == caller.name
+        return found.of.owner if found is not None and is_own else caller
 
-        The references that came with it stay the caller's [MS-DCOM 3.1.1.5.3].
-        """
+    def resolve(self, ref: Objref, owner: Owner) -> Any:
+        """Return the object of an owner's reference; None if it is none of this node."""
         exported = self._by_oid.get(ref.oid) if ref.oxid == self.oxid else None
         if exported is None or exported.owner.name != owner.name:
             return None
         return exported.target
 
     # References ----------------------------------------------------------------------------
+
+    def take_back(self, ref: Objref, owner: Owner) -> None:
+        """Take the references that came with an argument [MS-DCOM 3.1.1.5.3].
+
+        A client keeps one when it sends others (3.2.4.3): the last one is left to it, so one that
+        does not count and sends all that it was given has its object still.
+        """
+        pointer = self._by_ipid.get(ref.ipid)
+        if ref.oxid != self.oxid or pointer is None or pointer.of.owner.name != owner.name:
+            return
+        if pointer.of.oid == ref.oid and pointer.public:
+            pointer.public = max(1, pointer.public - ref.public_refs)
 
     def add_refs(self, pointer: Pointer, public: int, private: int) -> None:
         """Add references. Raises ComError E_INVALIDARG beyond the limit."""
