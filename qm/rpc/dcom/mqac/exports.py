@@ -29,7 +29,13 @@ class Exports:
         return pointer
 
     def pointer_to(self, call: Call, target: Any, iid: Guid) -> bytes:
-        """Return an interface pointer of an object. Raises ComError."""
+        """Return an interface pointer of an object. Raises ComError.
+
+        A new one belongs to who has the object that is called: its sessions are theirs, and last
+        as long as they have objects, from whichever of its addresses an account calls.
+        """
         places = self.places
-        owner, resolver = places.owner(call), places.resolver(call)
+        ipid = call.request.object_uuid or NULL
+        owner = self.exporter.owner_of(ipid, places.owner(call))
+        resolver = places.resolver(call)
         return write_objref(self.exporter.export(target, iid, owner, resolver, places.now()))

@@ -328,6 +328,8 @@ class Exporter:
                     self._by_oid[oid].set_count -= 1
                 del self._sets[one.number]
                 self._sets_owned[one.owner] -= 1
+                if not self._sets_owned[one.owner]:
+                    del self._sets_owned[one.owner]
         gone = [
             one
             for one in self._by_oid.values()
