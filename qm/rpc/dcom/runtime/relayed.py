@@ -9,12 +9,16 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 from typing_extensions import override
 
+from qm.rpc.dcom.limits import OBJECTS_MAX
 from qm.rpc.dcom.runtime.exporter import Owner, node_of
 
 PARTS_MAX: Final = 32
 """Of a ping set: several times the nodes of a cluster."""
+LATE_MAX: Final = OBJECTS_MAX
+"""Objects of nodes that do not answer, in all ping sets."""
 
 
 class Unanswered(Exception):
@@ -55,6 +59,16 @@ class NoOthers(OtherNodes):
         raise Unanswered(f"there is no node {node}")
 
 
+class Late(msgspec.Struct, frozen=True):
+    """Objects that are to enter a part of a set once their node answers."""
+
+    sequence: int
+    """Of the ping that added them."""
+    oids: Sequence[int]
+    until: float
+    """When their node would have released them."""
+
+
 class Parts:
     """Sets at other nodes that belong to sets of this one.
 
@@ -64,6 +78,9 @@ class Parts:
     def __init__(self) -> None:
         self._numbers: dict[int, list[tuple[int, int]]] = {}
         """By set: (node, part)."""
+        self._late: dict[int, dict[int, Late]] = {}
+        """By set and node."""
+        self._late_count = 0
 
     def all_of(self, number: int) -> Sequence[tuple[int, int]]:
         """Return the parts of a set, as (node, part)."""
@@ -94,6 +111,24 @@ class Parts:
         """Forget the parts of all other sets: without pings they end by themselves."""
         for number in [each for each in self._numbers if each not in numbers]:
             del self._numbers[number]
+        for number in [each for each in self._late if each not in numbers]:
+            self.take_late(number, 0.0)
+
+    def put_late(self, number: int, node: int, late: Late) -> None:
+        """Note objects of a node that does not answer; unless there are too many."""
+        if self._late_count + len(late.oids) > LATE_MAX:
+            return
+        self._late_count += len(late.oids)
+        of_set = self._late.setdefault(number, {})
+        if node in of_set:
+            late = replace(late, oids=[*of_set[node].oids, *late.oids])
+        of_set[node] = late
+
+    def take_late(self, number: int, now: float) -> dict[int, Late]:
+        """Return by node what was noted of a set, which is noted no more."""
+        found = self._late.pop(number, {})
+        self._late_count -= sum(len(late.oids) for late in found.values())
+        return {node: late for node, late in found.items() if now < late.until}
 
 
 def by_node(oids: Iterable[int], others: OtherNodes, own: int) -> dict[int, list[int]]:

@@ -8,8 +8,10 @@ from contextlib import suppress
 from inspect import isawaitable
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from qm.rpc.dcom.hresults import OR_INVALID_OID, OR_INVALID_OXID, OR_INVALID_SET, ComError
-from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, PROTOCOLS_MAX
+from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, PROTOCOLS_MAX, UNPINGED_MAX_S
 from qm.rpc.dcom.runtime.exporter import Exporter, Owner, node_of
 from qm.rpc.dcom.runtime.identifiers import NULL
 from qm.rpc.dcom.runtime.objref import DUAL_STRING_ARRAY
@@ -17,6 +19,7 @@ from qm.rpc.dcom.runtime.orpc import COM_VERSION, MAJOR, MINOR, Listed
 from qm.rpc.dcom.runtime.places import Places
 from qm.rpc.dcom.runtime.relayed import (
     Given,
+    Late,
     NoOthers,
     OtherNodes,
     Parts,
@@ -127,14 +130,20 @@ class Resolver:
         self, node: int, operation: int, given: Given, owner: Owner, dialled: str
     ) -> Given:
         """Have another node answer. Nobody can tell one that is dead from one that is cut off: an
-        exporter is unknown then, but a client goes on pinging its set.
+        exporter is unknown then. So is a ping set: its client makes another one, which is kept
+        here, or objects of nodes that live would die with the node that had their set.
         """
         try:
             return await self._relayed(node, operation, given, owner, dialled)
-        except Unanswered as error:
-            if operation in (SIMPLE_PING, COMPLEX_PING):
-                raise Fault(FaultStatus.SERVER_UNAVAILABLE, str(error)) from error
-            return _unknown(operation)
+        except Unanswered:
+            if operation == SIMPLE_PING:
+                return [OR_INVALID_SET]
+            if operation != COMPLEX_PING:
+                return _unknown(operation)
+            if given[0]:
+                return [given[0], 0, OR_INVALID_SET]
+            made = self._answer(operation, given, owner, dialled)
+            return await made if isawaitable(made) else made
 
     async def _relayed(
         self, node: int, operation: int, given: Given, owner: Owner, dialled: str
@@ -165,12 +174,21 @@ class Resolver:
     def _simple_ping(self, number: int, owner: Owner, dialled: str) -> Answer:
         if not self._exporter.ping(number, owner, self._places.now()):
             return [OR_INVALID_SET]
-        parts = self._parts.all_of(number)
-        return self._ping_parts(number, parts, owner, dialled) if parts else [0]
+        parts, late = self._parts.all_of(number), self._late(number)
+        return self._ping_parts(number, parts, late, owner, dialled) if parts or late else [0]
+
+    def _late(self, number: int) -> Mapping[int, Late]:
+        return self._parts.take_late(number, self._places.now())
 
     async def _ping_parts(
-        self, number: int, parts: Sequence[tuple[int, int]], owner: Owner, dialled: str
+        self,
+        number: int,
+        parts: Sequence[tuple[int, int]],
+        late: Mapping[int, Late],
+        owner: Owner,
+        dialled: str,
     ) -> Given:
+        await self._change_parts(number, 0, {}, late, 0, owner, dialled)
         for node, part in parts:
             with suppress(Unanswered):  # the next ping may reach it
                 (status,) = await self._relayed(node, SIMPLE_PING, [part], owner, dialled)
@@ -193,38 +211,66 @@ class Resolver:
         except ComError as error:
             return [number, 0, error.status]
         status = 0 if are_known else OR_INVALID_OID
+        late = self._late(number)
         nodes = {*adds, *removes, *self._parts.nodes(number)}
-        if not nodes:
+        if not nodes and not late:
             return [number, 0, status]
         changes = {node: (adds.get(node, []), removes.get(node, [])) for node in sorted(nodes)}
-        return self._change_parts(number, sequence, changes, status, owner, dialled)
+        return self._change_parts(number, sequence, changes, late, status, owner, dialled)
 
     async def _change_parts(
         self,
         number: int,
         sequence: int,
         changes: Mapping[int, tuple[list[int], list[int]]],
+        late: Mapping[int, Late],
         status: int,
         owner: Owner,
         dialled: str,
     ) -> Given:
+        """Change the parts of a set. What cannot be added since its node does not answer is tried
+        again with later pings: by `late`, before what they add.
+        """
+        for node, one in late.items():
+            _, removed = changes.get(node, ([], []))
+            left = replace(one, oids=[oid for oid in one.oids if oid not in removed])
+            if left.oids:
+                await self._add_to_part(number, node, left, [], owner, dialled)
+        until = self._places.now() + UNPINGED_MAX_S
         for node, (added, removed) in changes.items():
-            part = self._parts.at(number, node)
-            if not part and not added:
-                continue
-            given = [part, sequence, len(added), len(removed), added or None, removed or None]
-            try:
-                made, _, fault = await self._relayed(node, COMPLEX_PING, given, owner, dialled)
-            except Unanswered:
-                fault = OR_INVALID_OID
-            else:
-                if fault == OR_INVALID_SET:
-                    self._parts.drop(number, node, part)
-                elif not part:
-                    self._parts.add(number, node, made)
-            if fault and added:
-                status = OR_INVALID_OID
+            if self._parts.at(number, node) or added:
+                one = Late(sequence, added, until)
+                are_known = await self._add_to_part(number, node, one, removed, owner, dialled)
+                if added and not are_known:
+                    status = OR_INVALID_OID
         return [number, 0, status]
+
+    async def _add_to_part(
+        self,
+        number: int,
+        node: int,
+        added: Late,
+        removed: Sequence[int],
+        owner: Owner,
+        dialled: str,
+    ) -> bool:
+        """Change a set's part at a node; whether it knows all that is added."""
+        part, oids = self._parts.at(number, node), list(added.oids)
+        given = [part, added.sequence, len(oids), len(removed), oids or None, removed or None]
+        try:
+            made, _, fault = await self._relayed(node, COMPLEX_PING, given, owner, dialled)
+        except Unanswered:
+            fault = OR_INVALID_OID
+        else:
+            if part and fault == OR_INVALID_SET:
+                self._parts.drop(number, node, part)
+            else:
+                oids.clear()
+                if not part:
+                    self._parts.add(number, node, made)
+        if oids:
+            self._parts.put_late(number, node, added)
+        return not fault
 
 
 def _check(operation: int, given: Given) -> None:

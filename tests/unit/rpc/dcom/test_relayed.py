@@ -16,7 +16,7 @@ from qm.rpc.dcom.runtime.relayed import OtherNodes, Question, Unanswered
 from qm.rpc.dcom.runtime.resolver import Resolver
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.streams import BadStub
-from qm.rpc.pdu.codes import AuthLevel, FaultStatus
+from qm.rpc.pdu.codes import AuthLevel
 from tests.unit.rpc.dcom.test_references import ALICE, BOB, Made
 from tests.unit.rpc.dcom.test_rules import call_at
 
@@ -98,12 +98,74 @@ def test_an_exporter_of_a_dead_node_is_unknown() -> None:
     cluster.down.add(2)
     oxid = cluster.made[2].exporter.oxid
     assert cluster.call(1, "resolve_2", oxid, 1, [7]) == [None, NULL, 0, (5, 7), UNKNOWN_EXPORTER]
-    # It may be cut off and not dead: a client goes on pinging.
-    given = (0, 1, 1, 0, [2 << 48 | 9], None)
-    for method, arguments in (("simple_ping", (2 << 48 | 7,)), ("complex_ping", given)):
-        with pytest.raises(Fault) as unavailable:
-            cluster.call(1, method, *arguments)
-        assert unavailable.value.status == FaultStatus.SERVER_UNAVAILABLE
+
+
+def test_objects_outlive_the_node_that_had_their_set() -> None:
+    cluster = Cluster(1, 2, 3)
+    refs = [cluster.made[node].export(Thing()) for node in (2, 1, 3)]
+    oids = [ref.oid for ref in refs]
+    number, _, status = cluster.call(1, "complex_ping", 0, 1, 2, 0, oids[:2], None)
+    assert (node_of(number), status) == (2, 0)
+    cluster.down.add(2)
+    # The program finds new objects at another node, and its computer pings all of them.
+    added = cluster.call(1, "complex_ping", number, 2, 1, 0, oids[2:], None)
+    assert added == [number, 0, UNKNOWN_SET]
+    assert cluster.ping(1, number) == UNKNOWN_SET
+    again, _, status = cluster.call(1, "complex_ping", 0, 1, 3, 0, oids, None)
+    assert (node_of(again), status) == (1, UNKNOWN_OBJECT)
+    for at in (1, 3, 1):
+        cluster.pass_time(UNPINGED_MAX_S - 1)
+        assert cluster.ping(at, again) == 0
+    assert [len(cluster.made[node].released) for node in (1, 3)] == [0, 0]
+    # What was to be added to the dead node is forgotten once it would have been released there.
+    cluster.asked.clear()
+    assert cluster.ping(1, again) == 0
+    assert [node for node, _ in cluster.asked] == [3]
+
+
+def test_a_node_that_was_cut_off_keeps_objects_of_a_set_made_elsewhere() -> None:
+    cluster = Cluster(1, 2)
+    ref = cluster.made[2].export(Thing())
+    number, _, _ = cluster.call(2, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
+    cluster.down.add(2)
+    assert cluster.ping(1, number) == UNKNOWN_SET
+    again, _, status = cluster.call(1, "complex_ping", 0, 1, 1, 0, [ref.oid], None)
+    assert (node_of(again), status) == (1, UNKNOWN_OBJECT)
+    later = cluster.made[2].export(Thing())
+    added = cluster.call(1, "complex_ping", again, 2, 1, 0, [later.oid], None)
+    assert added == [again, 0, UNKNOWN_OBJECT]
+    cluster.pass_time(UNPINGED_MAX_S / 3)
+    assert cluster.ping(1, again) == 0
+    cluster.down.clear()
+    for _ in range(4):
+        cluster.pass_time(UNPINGED_MAX_S / 2)
+        assert cluster.ping(1, again) == 0
+    assert not cluster.made[2].released
+    # What leaves the set before its node is back does not enter it.
+    cluster.down.add(2)
+    third = cluster.made[2].export(Thing())
+    given = (again, 3, 1, 0, [third.oid], None)
+    assert cluster.call(1, "complex_ping", *given) == [again, 0, UNKNOWN_OBJECT]
+    assert cluster.call(1, "complex_ping", again, 4, 0, 1, None, [third.oid]) == [again, 0, 0]
+    cluster.down.clear()
+    for _ in range(3):
+        cluster.pass_time(UNPINGED_MAX_S / 2)
+        assert cluster.ping(1, again) == 0
+    assert len(cluster.made[2].released) == 1
+
+
+def test_a_new_object_enters_the_set_of_a_node_that_began_anew() -> None:
+    cluster = Cluster(1, 2)
+    number = with_parts(cluster)
+    cluster.made[2] = Made(2)
+    cluster.resolvers[2] = cluster._resolver(2)
+    ref = cluster.made[2].export(Thing())
+    added = cluster.call(1, "complex_ping", number, 2, 1, 0, [ref.oid], None)
+    assert added == [number, 0, UNKNOWN_OBJECT]
+    for _ in range(3):
+        assert cluster.ping(1, number) == 0
+        cluster.pass_time(UNPINGED_MAX_S - 1)
+    assert not cluster.made[2].released
 
 
 def test_a_ping_at_any_node_keeps_objects_alive() -> None:
