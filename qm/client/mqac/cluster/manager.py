@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from qm.client.blocking import BlockingClient, BlockingQueue, BlockingTransaction
 from qm.client.calls import Method, Stubs
-from qm.client.client import Access
+from qm.client.client import TRANSACTION_TIMEOUT_S, Access
 from qm.client.errors import ClientError, MqError, NotAllowed, Unavailable
 from qm.client.message import Message, PacketSigner, ReceivedMessage, Sent
 from qm.client.mqac.cluster.management import ClusterManagement
@@ -78,9 +78,17 @@ _INTERNAL_DAYS: Final = 365
 class ClusterManager(QueueManager):
     """Calls of a client, with their errors as HRESULTs."""
 
-    def __init__(self, client: BlockingClient, signers: Sequence[PacketSigner] = ()) -> None:
-        """`signers`: whose keys are here; the first one's certificate is the internal one."""
+    def __init__(
+        self,
+        client: BlockingClient,
+        signers: Sequence[PacketSigner] = (),
+        transaction_s: float = TRANSACTION_TIMEOUT_S,
+    ) -> None:
+        """`signers`: whose keys are here; the first one's certificate is the internal one.
+        `transaction_s`: after this time the cluster aborts a transaction.
+        """
         self.client: Final = client
+        self._transaction_s = transaction_s
         self._signers = {one.certificate: one for one in signers}
         self._internal = signers[0] if signers else None
         self._opened: WeakValueDictionary[int, ClusterQueue] = WeakValueDictionary()
@@ -283,7 +291,8 @@ class ClusterManager(QueueManager):
 
     @override
     def begin_transaction(self) -> UnitOfWork:
-        return ClusterTransaction(asked(self.client.begin_transaction))
+        begin = partial(self.client.begin_transaction, self._transaction_s)
+        return ClusterTransaction(asked(begin))
 
     @override
     def close(self) -> None:

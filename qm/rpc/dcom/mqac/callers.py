@@ -32,6 +32,9 @@ logger: Final = logging.getLogger(__name__)
 
 IDLE_MAX_S: Final = 60.0
 """How long a caller without objects is remembered."""
+TRANSACTION_MAX_S: Final = 24 * 3600.0
+"""How long a transaction may take. MSMQ has no such limit; this is the cluster's own. One whose
+program is lost ends with its objects, and one whose node is, with its session's lease."""
 _ID_BYTES: Final = 12
 _NOWHERE: Final = "127.0.0.1:1"
 """Endpoint of calls that never leave the process."""
@@ -57,7 +60,9 @@ class Caller:
 
     def __init__(self, owner: Owner, client: Client, runner: LoopRunner) -> None:
         self.owner = owner
-        self.service: Final = MSMQService(ClusterManager(BlockingClient.over(client, runner)))
+        blocking = BlockingClient.over(client, runner)
+        manager = ClusterManager(blocking, transaction_s=TRANSACTION_MAX_S)
+        self.service: Final = MSMQService(manager)
         """What its objects are made with."""
         self._client = client
         self.idle_since: float | None = None

@@ -59,6 +59,7 @@ from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import Varying
 from qm.rpc.pdu.codes import FaultStatus
 from qm.rpc.server.call import Call
+from qm.wire.codes import ErrorCode
 from qm.wire.guid import Guid
 
 ADVISE: Final = "Advise"
@@ -368,14 +369,18 @@ class Objects:
             work.give_up()
 
     async def run_in_background(self, function: Callable[[], Any]) -> None:
-        """Have something done that nobody waits for; its errors are the objects' own."""
+        """Have something done that nobody waits for; its errors are the objects' own, unless the
+        cluster does not answer: what is to be aborted stays locked until then.
+        """
         while True:
             try:
-                await self._threads.run(Work(), partial(executed, function))
+                done = await self._threads.run(Work(), partial(executed, function))
             except Fault:
-                await asyncio.sleep(BUSY_PAUSE_S)  # all threads are taken
+                pass  # all threads are taken
             else:
-                return
+                if done.status != ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE:
+                    return
+            await asyncio.sleep(BUSY_PAUSE_S)
 
 
 def _reference(raw: bytes) -> Objref | CustomRef:

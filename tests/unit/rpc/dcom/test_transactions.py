@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 
+from qm.model.clients.transactions import TIMEOUT_MAX_MS
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import BYREF, VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.mqac import callers
 from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.runtime.objref import write_objref
+from qm.wire.codes import ErrorCode
 from tests.unit.rpc.dcom.scripts import (
     OMITTED,
     RECEIVE,
     SEND,
     Late,
     Program,
+    eventually,
     play,
     pointed,
     slot,
@@ -242,5 +246,29 @@ def test_a_transaction_of_another_type_sends_nothing() -> None:
             assert await made.labels() == LABELS, wrong
         await slot(message, "IMSMQMessage4", "Send", "method", pointer, Variant(VarType.I2, 3))
         assert await made.labels() == [*LABELS, "another"]
+
+    play(scenario)
+
+
+def test_a_transaction_may_take_as_long_as_the_cluster_lets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert TIMEOUT_MAX_MS / 1_000 == callers.TRANSACTION_MAX_S, "MSMQ has no limit"
+    limit_s = 2.0
+    monkeypatch.setattr(callers, "TRANSACTION_MAX_S", limit_s)
+
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        transaction = await made.begin()
+        await made.queue.call("Receive", transaction, ReceiveTimeout=0)
+        assert len(await made.labels()) == len(LABELS) - 1
+
+        async def is_back() -> bool:
+            return await made.labels() == LABELS
+
+        await eventually(is_back)
+        with pytest.raises(ComError) as late:
+            await transaction.call("Commit")
+        assert late.value.status == ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
 
     play(scenario)
