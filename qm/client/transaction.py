@@ -1,5 +1,6 @@
 """Transactions: messages that are sent and received together, or not at all."""
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from enum import Enum
@@ -69,6 +70,8 @@ class Transaction:
         self._session: Session | None = None
         self._is_lent = False
         self._opened: list[Opened] = []
+        self._unfinished: list[data_pb2.ReceiveRequest] = []
+        """Reads that were interrupted: the cluster may have taken messages for them."""
         self.outcome: Outcome | None = None
         """None until the transaction has ended."""
 
@@ -112,7 +115,8 @@ class Transaction:
     ) -> ReceivedMessage | None:
         """Take a message; a commit removes it, an abort returns it to its queue.
 
-        With `allow_peek` peeks see it until then.
+        With `allow_peek` peeks see it until then. What a read of this queue took that was
+        interrupted comes first.
         """
         messages = await self.receive_many(
             queue, 1, timeout_s, selection=selection, allow_peek=allow_peek
@@ -131,6 +135,11 @@ class Transaction:
         """Take at most `count` messages; it waits for the first one only."""
         session, opened = await self._reader(queue)
         count = min(count, RECEIVE_MAX_COUNT)
+        for unfinished in [one for one in self._unfinished if one.handle == opened.handle]:
+            self._unfinished.remove(unfinished)
+            messages, _ = await self._read(session, unfinished)
+            if messages:
+                return messages
 
         async def ask(wait_s: float) -> Found:
             first = session.numbers.take(count)
@@ -144,20 +153,57 @@ class Transaction:
                 view=data_pb2.PACKETS,
                 allow_peek_when_locked=allow_peek,
             )
-            try:
-                return await receive(session, request)
-            finally:
-                # The outcome of the transaction settles whatever these numbers hold.
-                session.numbers.finish(first, count)
+            return await self._read(session, request)
 
         messages, status = await wait_in_slices(timeout_s, ask)
         if not messages and status not in NOTHING_THERE:
             check_status(status, Subject(queue=opened.queue, principal=session.principal))
         return messages
 
+    async def _read(self, session: Session, request: data_pb2.ReceiveRequest) -> Found:
+        try:
+            found = await receive(session, request)
+        except (Unavailable, asyncio.CancelledError):
+            request.timeout_ms = 0
+            self._unfinished.append(request)
+            raise
+        except BaseException:
+            session.numbers.finish(request.request.number, request.count)
+            raise
+        # The outcome of the transaction settles whatever these numbers hold.
+        session.numbers.finish(request.request.number, request.count)
+        return found
+
     async def commit(self) -> None:
-        """Commit. Raises MqError when it has been aborted, Unavailable when no node answers."""
+        """Commit. Raises MqError when it has been aborted, Unavailable when no node answers.
+
+        It aborts instead if a read that was interrupted took a message that nobody has seen.
+        """
+        if self.outcome is None and await self._has_unseen():
+            await self.abort()
+            raise MqError(
+                ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
+                "the transaction was aborted: a read of it that was interrupted took a message",
+            )
         await self._end(Outcome.COMMITTED, commits=True)
+
+    async def _has_unseen(self) -> bool:
+        """Close interrupted reads; whether one of them took a message."""
+        session = self._session
+        while session is not None and self._unfinished:
+            request = self._unfinished[0]
+            first, count = request.request.number, request.count
+            reply = await session.wire.call(
+                lambda stubs: stubs.data.Cancel,
+                data_pb2.CancelRequest(
+                    client_id=session.client_id, first_number=first, count=count
+                ),
+            )
+            if reply.received_numbers:
+                return True
+            del self._unfinished[0]
+            session.numbers.finish(first, count)
+        return False
 
     async def abort(self) -> None:
         """Abort: undo everything that the transaction did."""
@@ -241,6 +287,9 @@ class Transaction:
 
     def _leave(self, outcome: Outcome) -> None:
         self.outcome = outcome
+        while self._unfinished and self._session is not None:
+            request = self._unfinished.pop()
+            self._session.numbers.finish(request.request.number, request.count)
         if self._is_lent and self._session is not None:
             self._lender.give_back(self._session)
             self._is_lent = False
