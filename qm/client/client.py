@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
@@ -87,6 +87,8 @@ class Client:
         self._sessions: dict[str, Session] = {}
         self._opening: set[str] = set()
         self._idle: list[Session] = []
+        self._lent: dict[Session, set[str]] = {}
+        """With the queues that the application has closed since."""
         self._transactions = 0
         self._renewing: asyncio.Task[None] | None = None
         self.recovered: list[RecoveredSend] = []
@@ -187,6 +189,8 @@ class Client:
         are not confirmed yet are dead-lettered.
         """
         self._drop(queue.session)
+        for names_closed in self._lent.values():
+            names_closed.add(queue.name)
         for session in self._idle:
             await session.close_shared(queue.name)
         await queue.close(confirm=confirm)
@@ -209,16 +213,24 @@ class Client:
 
     async def lend(self) -> Session:
         """Return a session that no other transaction uses."""
-        if self._idle:
-            return self._idle.pop()
+        session = self._idle.pop() if self._idle else await self._new_to_lend()
+        self._lent[session] = set()
+        return session
+
+    async def _new_to_lend(self) -> Session:
         self._transactions += 1
         session = await self._session(f"{self.client_id}/t{self._transactions}")
         session.take_unread()
         _finish_all(session)
         return session
 
+    def closed_queues(self, session: Session) -> Collection[str]:
+        """Return the queues that the application has closed since the session was lent."""
+        return self._lent.get(session, ())
+
     def give_back(self, session: Session) -> None:
         """Take back the session of a transaction that has ended, unless it has ended itself."""
+        self._lent.pop(session, None)
         if self._sessions.get(session.client_id) is session:
             self._idle.append(session)
 
@@ -318,6 +330,7 @@ class Client:
             del self._sessions[session.client_id]
         if session in self._idle:
             self._idle.remove(session)
+        self._lent.pop(session, None)
 
 
 def _finish_all(session: Session) -> None:

@@ -1,8 +1,9 @@
 """Transactions: messages that are sent and received together, or not at all."""
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol
@@ -46,6 +47,9 @@ class Lender(Protocol):
 
     async def lend(self) -> Session:
         """Return a session that no other transaction uses."""
+
+    def closed_queues(self, session: Session) -> Collection[str]:
+        """Return the queues that the application has closed since the session was lent."""
 
     def give_back(self, session: Session) -> None:
         """Take back the session of a transaction that has ended."""
@@ -278,12 +282,24 @@ class Transaction:
         except BaseException:
             self.outcome = Outcome.UNKNOWN
             raise
-        self._leave(outcome)
+        self.outcome = outcome
+        try:
+            await self._close_shared(session)
+        finally:
+            self._leave(outcome)
 
     async def _close_opened(self, session: Session) -> None:
         """Close queues that were opened only for this transaction; reads stay valid."""
         while self._opened:
             await session.close_queue(self._opened.pop())
+
+    async def _close_shared(self, session: Session) -> None:
+        """Close queues that were left open for the next transaction, if the application closed
+        them before this one ended: others may want them for themselves.
+        """
+        for name in self._lender.closed_queues(session):
+            with contextlib.suppress(ClientError):  # such as one that was deleted
+                await session.close_shared(name)
 
     def _leave(self, outcome: Outcome) -> None:
         self.outcome = outcome

@@ -254,6 +254,13 @@ async def test_a_transaction_leaves_no_queue_open_behind_the_application(made: C
         async with client.transaction() as transaction:
             assert await transaction.receive(queue, 0) is None
         await client.close_queue(queue)
+        exclusive = await other.open_queue(TRANSACTIONAL, exclusive=True)
+        await other.close_queue(exclusive)
+        # The application may close the queue before it commits.
+        queue = await client.open_queue(TRANSACTIONAL)
+        async with client.transaction() as transaction:
+            assert await transaction.receive(queue, 0) is None
+            await client.close_queue(queue)
         await other.open_queue(TRANSACTIONAL, exclusive=True)
 
 
