@@ -14,7 +14,9 @@ REFERENCES_MAX: Final = 0x7FFF_FFFF
 REFERENCES_PER_CALL_MAX: Final = 4_096
 """Interface pointers in one RemAddRef or RemRelease."""
 PING_SETS_MAX: Final = 16_384
-PING_SETS_PER_CALLER_MAX: Final = 64
+PING_SETS_PER_CALLER_MAX: Final = 512
+"""Each computer has one: as many as one address may have connections, since all of an office, or
+behind a balancer, may have one address and their programs one account."""
 CALLERS_MAX: Final = 4_096
 """Accounts at addresses that hold objects."""
 CALLS_WAITING_MAX: Final = 512

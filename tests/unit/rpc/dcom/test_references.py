@@ -60,6 +60,7 @@ from qm.rpc.dcom.runtime.properties import (
     write_wanted,
 )
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
+from qm.rpc.limits import CONNECTIONS_PER_ADDRESS_MAX
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.server.call import Call
 from tests.unit.rpc.dcom.scripts import clsid, iid
@@ -544,6 +545,20 @@ def test_an_older_change_of_a_set_only_pings_it() -> None:
     made.exporter.change_set(number, 6, (), [ref.oid], ALICE, UNPINGED_MAX_S)
     made.exporter.ping(number, ALICE, 2 * UNPINGED_MAX_S + 2)
     assert made.exporter.sweep(2 * UNPINGED_MAX_S + 2) == 1
+
+
+def test_each_computer_behind_one_address_has_a_ping_set() -> None:
+    made = Made()
+    refs = [made.export(f"of computer {number}") for number in range(CONNECTIONS_PER_ADDRESS_MAX)]
+    for ref in refs:
+        _, are_known = made.exporter.change_set(0, 1, [ref.oid], [], ALICE, 0.0)
+        assert are_known
+    with pytest.raises(ComError) as full:
+        made.exporter.change_set(0, 1, [refs[0].oid], [], ALICE, 0.0)
+    assert full.value.status == Hresult.E_OUTOFMEMORY
+    # They end without pings, and others take their places.
+    assert made.exporter.sweep(UNPINGED_MAX_S + 1) == len(refs)
+    made.exporter.change_set(0, 1, [], [], ALICE, UNPINGED_MAX_S + 1)
 
 
 def test_one_caller_cannot_have_all_the_memory() -> None:
