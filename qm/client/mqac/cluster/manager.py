@@ -49,6 +49,8 @@ _APPLICATION: Final = (pb.PRIVATE, pb.PUBLIC)
 _MS: Final = 1_000
 _LOCKED: Final = ErrorCode.MQ_ERROR_TRANSACTION_USAGE
 """What a peek at one message answers when a transaction has locked it (DM-A5)."""
+_GONE: Final = (ErrorCode.MQ_ERROR_STALE_HANDLE, ErrorCode.MQ_ERROR_INVALID_HANDLE)
+"""What a read answers whose session, or open queue, ended."""
 _ACCESS: Final = {
     MQACCESS.MQ_RECEIVE_ACCESS: Access.RECEIVE,
     MQACCESS.MQ_SEND_ACCESS: Access.SEND,
@@ -362,6 +364,7 @@ class ClusterQueue(OpenedQueue):
         self._manager = manager
         self._format_name = format_name
         self._queue = queue
+        self._is_closed = False
 
     @property
     @override
@@ -384,7 +387,7 @@ class ClusterQueue(OpenedQueue):
     ) -> ReceivedMessage | None:
         queue, wire, timeout_s = self._queue, _wire(selection), _seconds(timeout_ms)
         if unit is None:
-            return asked(lambda: queue.receive(timeout_s, selection=wire))
+            return self._read(lambda: queue.receive(timeout_s, selection=wire))
         work = _own(unit)
         return asked(lambda: work.receive(queue, timeout_s, selection=wire, allow_peek=allow_peek))
 
@@ -408,7 +411,16 @@ class ClusterQueue(OpenedQueue):
 
     def _peek(self, selection: Selection, timeout_ms: int) -> ReceivedMessage | None:
         wire, timeout_s = _wire(selection), _seconds(timeout_ms)
-        return asked(lambda: self._queue.peek(timeout_s, selection=wire))
+        return self._read(lambda: self._queue.peek(timeout_s, selection=wire))
+
+    def _read(self, read: Callable[[], ReceivedMessage | None]) -> ReceivedMessage | None:
+        """Read; say so if it ends because the queue is closed [MS-MQDMPR 3.1.7.1.6]."""
+        try:
+            return asked(read)
+        except MqError as error:
+            if self._is_closed and error.code in _GONE:
+                raise MqError(ErrorCode.MQ_ERROR_OPERATION_CANCELLED) from error
+            raise
 
     @override
     def purge(self) -> None:
@@ -417,13 +429,17 @@ class ClusterQueue(OpenedQueue):
 
     @override
     def close(self) -> None:
-        self._manager.forget(self.handle)
+        self._forget()
         asked(self._queue.close)
 
     @override
     def abandon(self) -> None:
-        self._manager.forget(self.handle)
+        self._forget()
         asked(lambda: self._queue.close(confirm=False))
+
+    def _forget(self) -> None:
+        self._is_closed = True
+        self._manager.forget(self.handle)
 
 
 def asked(call: Callable[[], _T]) -> _T:
