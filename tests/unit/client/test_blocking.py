@@ -15,7 +15,11 @@ from qm.client.message import Message, ReceivedMessage
 from tests.unit.client.world import PLAIN, Clients, scenario
 
 TWINS = [
-    (client.Client, blocking.BlockingClient, {"is_open", "lend", "give_back", "main", "open"}),
+    (
+        client.Client,
+        blocking.BlockingClient,
+        {"closed_queues", "give_back", "is_open", "leave", "lend", "main", "open"},
+    ),
     (queue.Queue, blocking.BlockingQueue, {"is_exclusive", "is_transactional", "queue_id"}),
     (stream.Stream, blocking.BlockingStream, {"close"}),
     (handling.Messages, blocking.BlockingMessages, set()),
