@@ -1,9 +1,11 @@
 """Calls that any node of a cluster can answer: tries one node after another until one does."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Final, Generic, Protocol, TypeVar
 from uuid import uuid4
 
@@ -15,6 +17,8 @@ from qm.client.endpoints import cause_of, full_endpoint
 from qm.client.errors import ClientError, Unavailable, error_of
 from qm.pb import control_pb2_grpc, data_pb2_grpc
 
+logger = logging.getLogger(__name__)
+
 ATTEMPT_S: Final = 5.0
 """How long one node may take, beyond the wait that the call itself asks for."""
 DEADLINE_S: Final = 30.0
@@ -23,6 +27,8 @@ CALL_ID_KEY: Final = "quorate-call-id"
 """Metadata: by its value a node knows a call that is repeated (docs/api.md)."""
 SESSION_EPOCH_KEY: Final = "quorate-session-epoch"
 """Metadata: as which opener of its session a client calls (docs/client.md)."""
+FILES_LOOK_S: Final = 1.0
+"""Time between two looks at whether files of certificates have been replaced."""
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
 _MESSAGE_MAX_BYTES: Final = 64 << 20
@@ -72,6 +78,43 @@ class Tls(msgspec.Struct, frozen=True):
         context.load_cert_chain(self.certificate, self.key)
         context.set_alpn_protocols(["h2"])
         return context
+
+    def stamp(self) -> tuple[tuple[int, int, int], ...]:
+        """Return what is another when a file has been replaced. Raises OSError."""
+        stats = [path.stat() for path in (self.authority, self.certificate, self.key)]
+        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
+
+
+class _Credentials:
+    """What new channels show and trust. A program may outlive the certificate it began with."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._stamp = tls.stamp()
+        self.current = tls.credentials()
+        self._looked_at = monotonic()
+        self._obstacle = ""
+
+    def have_changed(self) -> bool:
+        """Read files that were replaced, and return whether there were any. While they cannot be
+        used, such as a certificate whose key has not come yet, the ones before stay in use.
+        """
+        if monotonic() - self._looked_at < FILES_LOOK_S:
+            return False
+        self._looked_at = monotonic()
+        try:
+            stamp = self._tls.stamp()
+            if stamp == self._stamp:
+                return False
+            self._tls.context()  # raises where certificate and key do not match
+            self.current = self._tls.credentials()
+        except OSError as error:
+            if str(error) != self._obstacle:
+                self._obstacle = str(error)
+                logger.warning("the previous certificate stays in use: %s", error)
+            return False
+        self._stamp, self._obstacle = stamp, ""
+        return True
 
 
 class Method(Protocol[Request__contra, Reply__co]):
@@ -148,7 +191,7 @@ class Calls:
         self._connect_s = connect_s
         self._has_answered = connect_s is None
         self._metadata = tuple(metadata)
-        self._credentials = tls.credentials() if tls is not None else None
+        self._credentials = _Credentials(tls) if tls is not None else None
         self._stubs: dict[int, Stubs] = {}
         self._at = 0
 
@@ -161,7 +204,14 @@ class Calls:
         """Return the stubs of the node that is asked first."""
         return self._stubs_of(self._at)
 
+    def is_current(self, stubs: Stubs) -> bool:
+        """Whether new calls may use these, too: not if the certificate was replaced since."""
+        return any(each is stubs for each in self._stubs.values())
+
     def _stubs_of(self, at: int) -> Stubs:
+        if self._credentials is not None and self._credentials.have_changed():
+            # Whoever is calling keeps a channel; one that nobody uses any more closes itself.
+            self._stubs.clear()
         stubs = self._stubs.get(at)
         if stubs is None:
             stubs = self._stubs[at] = Stubs(self._channel(self.endpoints[at]))
@@ -279,7 +329,7 @@ class Calls:
         options: tuple[tuple[str, str | int], ...] = _OPTIONS
         if self._tls is not None and self._tls.server_name:
             options = (*options, ("grpc.ssl_target_name_override", self._tls.server_name))
-        return aio.secure_channel(endpoint, self._credentials, options=options)
+        return aio.secure_channel(endpoint, self._credentials.current, options=options)
 
     def _unavailable(self, failure: aio.AioRpcError) -> ClientError:
         return Unavailable(

@@ -26,6 +26,7 @@ class SessionWire:
         """As of the last opening; 0 before it, and where the cluster does not tell."""
         self.stubs = wire.stubs
         self.leave = wire.leave
+        self.is_current = wire.is_current
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from grpc import aio
 
 from qm.client.calls import ATTEMPT_S, DEADLINE_S, Stubs
-from qm.client.errors import ClientFenced, Unavailable, error_of
+from qm.client.errors import ClientFenced, NotAllowed, Unavailable, error_of
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.numbers import in_parts, runs
 from qm.client.reading import RECEIVE_MAX_COUNT, receive
@@ -163,13 +163,19 @@ class Stream:
             if self._stubs is not None:
                 self._session.wire.leave(self._stubs)
             error = error_of(failure)
-            if error is not None:
+            if error is not None and not (isinstance(error, NotAllowed) and self._is_outdated()):
                 raise error
             end = end or loop.time() + DEADLINE_S
             if loop.time() >= end:
                 raise Unavailable(f"no node continues the stream: {failure.details()}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX_S)
+
+    def _is_outdated(self) -> bool:
+        """Whether the stream was opened with a certificate that has been replaced since."""
+        wire = self._session.wire
+        wire.stubs()  # looks at the files
+        return self._stubs is not None and not wire.is_current(self._stubs)
 
     async def _next_frame(self, call: _Call) -> object:
         """Return the next frame, or the marker of the stream's end.
