@@ -64,6 +64,8 @@ _HEADERS: Final = {
 _STATIC: Final = Path(__file__).parent / "static"
 _STATIC_MAX_AGE_S: Final = 3_600
 _OPEN_PATHS: Final = ("/sign-in", "/static/")
+_PART: Final = "HX-Request"
+"""Header of requests for a part of a page."""
 
 
 class Files(msgspec.Struct, frozen=True):
@@ -264,6 +266,8 @@ class ConsoleServer(Console):
         session = None
         if not request.path.startswith(_OPEN_PATHS):
             session = self._sign_ins.find(request.cookies.get(SESSION_COOKIE, ""))
+            if session is None and _PART in request.headers:
+                return web.Response(status=401)  # or the page after it would become a part of one
             if session is None:
                 return web.Response(status=303, headers={"Location": "/sign-in"})
             request[SESSION] = session

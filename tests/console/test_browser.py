@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from playwright.async_api import Dialog, FilePayload, Page, expect
+from playwright.async_api import Dialog, FilePayload, Page, Route, expect
 
 from qm.client.message import VT_BYTES, Message
 from tests.console.windows import (
@@ -160,6 +160,24 @@ def test_a_file_is_sent_and_all_messages_are_chosen_by_hand() -> None:
         await expect(page.locator("[name=packet]")).to_have_value(re.compile(".{101,}", re.DOTALL))
         await page.click("text=Load")
         await expect(page.locator("[name=key]")).to_have_count(2)
+
+    browse(scenario)
+
+
+def test_a_page_says_that_it_is_not_current_as_long_as_it_is_not() -> None:
+    async def scenario(made: Clients, page: Page, base: str) -> None:
+        async def refuse(route: Route) -> None:
+            await route.fulfill(status=503, body="no answer")
+
+        await page.goto(f"{base}/")
+        await page.route("**/live", refuse)
+        for _ in range(2):
+            async with page.expect_response("**/live") as refused:
+                pass
+            await (await refused.value).finished()
+            await page.wait_for_selector("#silent:not([hidden])")
+        await page.unroute("**/live")
+        await page.wait_for_selector("#silent", state="hidden")
 
     browse(scenario)
 

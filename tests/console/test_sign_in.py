@@ -59,6 +59,22 @@ def test_a_name_and_a_password_sign_in() -> None:
     asyncio.run(main())
 
 
+def test_a_page_that_is_left_open_leads_to_signing_in_when_its_session_ends() -> None:
+    async def main() -> None:
+        async with clients() as made, window() as page:
+            for path in ("/", "/counters"):
+                await put(made, "alice", nt_hash(SECRET), Role.ADMIN)
+                await page.goto(f"{base_of(made)}/sign-in")
+                await fill(page, "alice", SECRET)
+                await page.wait_for_selector("h1:has-text('Overview')")
+                await page.goto(f"{base_of(made)}{path}")
+                await page.wait_for_selector("header form")
+                await put(made, "alice", nt_hash("another"), Role.ADMIN)
+                await page.wait_for_selector("h1:has-text('Sign in')", timeout=15_000)
+
+    asyncio.run(main())
+
+
 async def through(page: Page, base: str) -> None:
     """Sign in at the page of a provider, which is another site."""
     await page.goto(f"{base}/")

@@ -26,8 +26,14 @@ const silent = document.getElementById("silent");
 const isSilent = (now) => { silent.hidden = !now; };
 document.addEventListener("htmx:sendError", () => isSilent(true));
 document.addEventListener("htmx:timeout", () => isSilent(true));
-document.addEventListener("htmx:responseError", () => isSilent(true));
-document.addEventListener("htmx:afterOnLoad", () => isSilent(false));
+// It fires after errors, too.
+document.addEventListener("htmx:afterOnLoad", (event) => isSilent(!event.detail.successful));
+
+// A session that has ended leads to where another one begins.
+const SIGNED_OUT = 401;
+document.addEventListener("htmx:responseError", (event) => {
+  if (event.detail.xhr.status === SIGNED_OUT) window.location.reload();
+});
 
 // Live plots of the overview.
 const POLL_MS = 2000;
@@ -83,7 +89,7 @@ async function follow() {
     const asked = performance.now();
     try {
       const answer = await fetch("/figures");
-      if (answer.status === 401) return; // the session has ended
+      if (answer.status === SIGNED_OUT || answer.redirected) { window.location.reload(); return; }
       if (!answer.ok) throw new Error(answer.statusText);
       const now = { ...await answer.json(), asked };
       if (before && now.now_ms > before.now_ms) {
