@@ -14,7 +14,7 @@ import msgspec
 
 from qm.client import names
 from qm.client.calls import Calls, Tls
-from qm.client.errors import ClientError, MqError, NotOpen
+from qm.client.errors import ClientError, MqError, NotOpen, has_ended
 from qm.client.memory import Memory
 from qm.client.message import Message, Sent
 from qm.client.queue import Queue
@@ -22,7 +22,6 @@ from qm.client.sending import ask, send
 from qm.client.session import LEASE_MS, Session
 from qm.client.transaction import Transaction
 from qm.pb import data_pb2
-from qm.wire.codes import ErrorCode
 
 CLIENT_ID_MAX_BYTES: Final = 100
 """Sessions of one client add a suffix to its id."""
@@ -174,13 +173,15 @@ class Client:
         share_mode = data_pb2.DENY_RECEIVE if exclusive else data_pb2.DENY_NONE
         digest = hashlib.blake2b(f"{name.lower()} {access}".encode(), digest_size=6).hexdigest()
         session = await self._reader_session(digest)
-        await self._settle_transaction(session)
         try:
+            await self._settle_transaction(session)
             opened = await session.open_queue(name, access, share_mode)
-        except ClientError:
-            self._sessions.pop(session.client_id, None)
-            with contextlib.suppress(ClientError):
-                await session.close()
+        except BaseException as error:
+            # The next try resumes it, with what this one may have opened.
+            self._drop(session)
+            if isinstance(error, ClientError):
+                with contextlib.suppress(ClientError):
+                    await session.close()
             raise
         return Queue(session, opened)
 
@@ -191,7 +192,7 @@ class Client:
         self._drop(queue.session)
         for names_closed in self._lent.values():
             names_closed.add(queue.name)
-        for session in self._idle:
+        for session in list(self._idle):
             await session.close_shared(queue.name)
         await queue.close(confirm=confirm)
 
@@ -229,13 +230,13 @@ class Client:
         return self._lent.get(session, ())
 
     def give_back(self, session: Session) -> None:
-        """Take back the session of a transaction that has ended, unless it has ended itself."""
+        """Take back the session of a transaction that has ended; of no use if it has, too."""
         self._lent.pop(session, None)
         if self._sessions.get(session.client_id) is session:
             self._idle.append(session)
 
-    def leave(self, session: Session) -> None:
-        """Lend a session no more: it has ended."""
+    def discard(self, session: Session) -> None:
+        """Take back a session that has ended: no other transaction gets it."""
         self._drop(session)
 
     # ---------------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ class Client:
                 try:
                     await session.renew()
                 except ClientError as error:
-                    if getattr(error, "code", None) == ErrorCode.MQ_ERROR_STALE_HANDLE:
+                    if has_ended(error):
                         await self._ended(client_id, session)
 
     async def _ended(self, client_id: str, session: Session) -> None:

@@ -158,6 +158,11 @@ def mq_error(code: int, text: str = "", about: Subject = NOTHING) -> MqError:
     return kind(known, f"{said} ({told})" if told else said, about)
 
 
+def has_ended(error: ClientError) -> bool:
+    """Whether it says that the caller's session is over: its lease, or by an operator."""
+    return isinstance(error, MqError) and error.code == ErrorCode.MQ_ERROR_STALE_HANDLE
+
+
 def status_text(code: int) -> str:
     """Return a refusal's name, and advice if there is any."""
     name, advice = error_code_text(code), _ADVICE.get(code, "")

@@ -12,6 +12,7 @@ from qm.client.errors import (
     Subject,
     Unavailable,
     check_status,
+    has_ended,
     mq_error,
 )
 from qm.client.message import Message, Sent
@@ -153,7 +154,7 @@ async def _call(session: Session, request: data_pb2.SendRequest) -> data_pb2.Sen
     try:
         return await session.wire.call(lambda stubs: stubs.data.Send, request)
     except MqError as error:
-        if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE or request.transaction:
+        if not has_ended(error) or request.transaction:
             raise
     await session.resume()
     return await session.wire.call(lambda stubs: stubs.data.Send, request)

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from qm.client.calls import DEADLINE_S, Calls, Method, Stubs, session_metadata
-from qm.client.errors import ClientFenced, MqError
+from qm.client.errors import ClientFenced, MqError, has_ended
 from qm.client.memory import Memory, Opened
 from qm.client.numbers import Numbers
 from qm.pb import data_pb2
@@ -127,7 +127,7 @@ class Session:
         except ClientFenced:
             return  # it is another's, and so is what it holds
         except MqError as error:
-            if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE:
+            if not has_ended(error):
                 raise
         self.memory.forget(self.client_id)
 

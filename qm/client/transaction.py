@@ -8,7 +8,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol
 
-from qm.client.errors import ClientError, MqError, Subject, Unavailable, check_status
+from qm.client.errors import ClientError, MqError, Subject, Unavailable, check_status, has_ended
 from qm.client.memory import Opened
 from qm.client.message import Message, ReceivedMessage, Sent
 from qm.client.queue import Queue
@@ -54,8 +54,8 @@ class Lender(Protocol):
     def give_back(self, session: Session) -> None:
         """Take back the session of a transaction that has ended."""
 
-    def leave(self, session: Session) -> None:
-        """Lend a session no more: it has ended."""
+    def discard(self, session: Session) -> None:
+        """Take back a session that has ended: no other transaction gets it."""
 
 
 class Transaction:
@@ -235,9 +235,9 @@ class Transaction:
             try:
                 await self._begin(self._session)
             except MqError as error:
-                if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE:
+                if not has_ended(error):
                     raise
-                self._lender.leave(self._session)
+                self._lender.discard(self._session)
                 self.outcome = None
             else:
                 return
