@@ -35,7 +35,7 @@ HANDSHAKE_TIMEOUT_MS: Final = 5_000
 METADATA_MAX_BYTES: Final = 16_384
 """Size of a call's header, which also carries errors."""
 KEEPALIVE_MS: Final = 10_000
-"""Interval of pings on an idle connection, so that the waits of a lost client end soon."""
+"""Interval of pings on an idle connection, so that it ends soon with the waits of a lost client."""
 STOP_GRACE_S: Final = 2.0
 """Time for calls that run when the server stops; clients repeat the others elsewhere."""
 
@@ -45,6 +45,9 @@ _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),  # a minute by default, whatever the one above
+    # Or connections of clients that vanished between calls would add up to CONNECTIONS_MAX.
+    ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
