@@ -273,11 +273,14 @@ def receive(
         found = list(await opened.receive_many(count, timeout, selection=selection))
         if lookup_id is None:
             await _fill(found, count, lambda: opened.receive_many(count - len(found), 0.0))
-        _save(found, save_to)  # before the cluster is told that it was received
+        # Before the cluster is told: what cannot be written becomes a dead letter.
+        _save(found, save_to)
+        _show(found, form, output, is_saved=save_to is not None)
         await client.close_queue(opened)
         return found
 
-    _show(connection.run_client(work), form, output, is_saved=save_to is not None)
+    if not connection.run_client(work):
+        sys.exit(1)
 
 
 @message.command()
@@ -321,7 +324,10 @@ def peek(
         await client.close_queue(opened)
         return found
 
-    _show(connection.run_client(work), form, output, is_saved=save_to is not None)
+    found = connection.run_client(work)
+    _show(found, form, output, is_saved=save_to is not None)
+    if not found:
+        sys.exit(1)
 
 
 @message.command()
@@ -492,8 +498,6 @@ def _save(found: Sequence[Any], save_to: str | None) -> None:
 
 def _show(found: Sequence[Any], form: str, output: str, *, is_saved: bool = False) -> None:
     if is_saved and output == "table":
-        if not found:
-            sys.exit(1)
         return
     rows = [
         {
@@ -518,5 +522,3 @@ def _show(found: Sequence[Any], form: str, output: str, *, is_saved: bool = Fals
         for each in found
     ]
     show_rows(rows, COLUMNS, output)
-    if not rows:
-        sys.exit(1)

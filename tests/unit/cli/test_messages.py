@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +150,26 @@ def test_a_message_that_came_back_too_often_is_set_aside_and_returned(qm: Qm, or
     assert aside["body"] == "poison"
     qm("message", "return", orders + ";poison", str(aside["lookup_id"]))
     assert bodies(qm.json("message", "receive", orders)) == ["poison"]
+
+
+def test_a_message_that_could_not_be_shown_is_not_lost(qm: Qm, orders: str) -> None:
+    send(qm, orders, "precious")
+    command = "from qm.cli.main import main; main()"
+    files = (qm.tls.authority, qm.tls.certificate, qm.tls.key)
+    options = zip(
+        ("--tls-authority", "--tls-certificate", "--tls-key"), map(str, files), strict=True
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", command, "message", "receive", orders, "-o", "json",
+             "--endpoint", qm.endpoint, *chain.from_iterable(options)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert "No space left" in done.stderr
+    assert bodies(qm.json("deadletter", "list")) == ["precious"]
+    qm("deadletter", "return", "--all", "--yes")
+    assert bodies(qm.json("message", "receive", orders)) == ["precious"]
 
 
 def test_the_queue_manager_stops_sending_and_goes_on(qm: Qm) -> None:
