@@ -170,7 +170,7 @@ class BlockingClient:
         return BlockingTransaction(self, self._client.transaction(timeout_s))
 
     def close(self, *, confirm: bool = True) -> None:
-        """End all sessions."""
+        """End all sessions, and confirm the messages received."""
         try:
             self.run(self._client.close(confirm=confirm))
         finally:

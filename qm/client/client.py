@@ -84,6 +84,7 @@ class Client:
         self._memory = Memory(memory)
         self._lease_s = lease_s
         self._sessions: dict[str, Session] = {}
+        self._queues: dict[Session, Queue] = {}
         self._opening: set[str] = set()
         self._idle: list[Session] = []
         self._lent: dict[Session, set[str]] = {}
@@ -125,7 +126,7 @@ class Client:
         self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="qm-leases")
 
     async def close(self, *, confirm: bool = True) -> None:
-        """End all sessions.
+        """End all sessions, and confirm the messages received.
 
         Without `confirm`, a client with an id leaves them to be resumed: what it received and did
         not confirm is delivered again.
@@ -135,10 +136,13 @@ class Client:
             await asyncio.gather(self._renewing, return_exceptions=True)
             self._renewing = None
         sessions, self._sessions = list(self._sessions.values()), {}
+        queues, self._queues = list(self._queues.values()), {}
         self._idle.clear()
         is_anonymous = self.client_id.startswith("anonymous-")
         try:
             if confirm:
+                for queue in queues:
+                    queue.confirm()
                 for session in sessions:
                     await session.close()
             elif is_anonymous:
@@ -183,7 +187,8 @@ class Client:
                 with contextlib.suppress(ClientError):
                     await session.close()
             raise
-        return Queue(session, opened)
+        self._queues[session] = Queue(session, opened)
+        return self._queues[session]
 
     async def close_queue(self, queue: Queue, *, confirm: bool = True) -> None:
         """Close a queue and confirm the messages received from it; without `confirm`, those that
@@ -329,6 +334,7 @@ class Client:
         """
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
+        self._queues.pop(session, None)
         if session in self._idle:
             self._idle.remove(session)
         self._lent.pop(session, None)

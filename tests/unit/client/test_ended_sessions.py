@@ -18,6 +18,7 @@ from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 from tests.unit.client.world import PLAIN, TRANSACTIONAL, Clients, scenario, until
 
+DEAD_LETTERS = "DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER"
 LEASE_S = 3.0
 NOTICED_S = 0.5 * LEASE_S
 """The client renews more often than that."""
@@ -107,3 +108,23 @@ async def test_closing_a_queue_whose_session_ended_leaves_the_one_opened_since(
         received = await new.receive(5)
         assert received is not None
         assert received.body == b"there"
+
+
+@scenario()
+async def test_what_a_client_received_is_done_when_it_is_closed(made: Clients) -> None:
+    async with made.client() as client:
+        await client.send(PLAIN, *[Message(body=b"%d" % number) for number in range(3)])
+        queue = await client.open_queue(PLAIN)
+        received = await queue.receive(5)
+        assert received is not None
+    async with made.client() as client:
+        dead = await client.open_queue(DEAD_LETTERS)
+        assert await dead.peek() is None
+    with contextlib.suppress(ZeroDivisionError):
+        async with made.client() as client:
+            assert await (await client.open_queue(PLAIN)).receive(5) is not None
+            raise ZeroDivisionError
+    async with made.client() as client:
+        found = await (await client.open_queue(DEAD_LETTERS)).peek()
+        assert found is not None
+        assert found.body == b"1", "nobody had done anything with it yet"
