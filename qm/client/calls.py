@@ -39,6 +39,7 @@ _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),  # a minute by default, whatever the one above
+    ("grpc.http2.max_pings_without_data", 0),  # by default, from the third on one a minute
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
