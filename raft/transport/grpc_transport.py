@@ -62,6 +62,7 @@ _COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", FRAME_MAX_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),  # a minute by default, whatever the one above
 )
 _CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_COMMON_OPTIONS,
@@ -72,6 +73,7 @@ _CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 _SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_COMMON_OPTIONS,
+    ("grpc.keepalive_permit_without_calls", 1),  # or what vanished between calls adds up
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),

@@ -38,9 +38,11 @@ _COMMON_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_send_message_length", FRAME_MAX_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),  # a minute by default, whatever the one above
 )
 SERVER_OPTIONS: Final = (
     *_COMMON_OPTIONS,
+    ("grpc.keepalive_permit_without_calls", 1),  # or what vanished between calls adds up
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.server_handshake_timeout_ms", 5_000),
     ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 
 from qm.api.server import KEEPALIVE_MS
-from qm.node.config.schema import API_PORT
+from qm.node.config.schema import API_PORT, RAFT_PORT, RELAY_PORT
 from tests.unit.client.world import Clients, scenario
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -20,11 +20,11 @@ def frame(kind: int, flags: int = 0) -> bytes:
     return bytes((0, 0, 0, kind, flags, 0, 0, 0, 0))
 
 
-@scenario()
-async def test_a_connection_without_calls_ends_when_nobody_is_there(made: Clients) -> None:
+async def is_ended(made: Clients, port: int) -> None:
+    """Wait until a node ends a connection without calls that is silent."""
     (node,) = made.harness.up
     reader, writer = await asyncio.open_connection(
-        node.host, API_PORT, ssl=made.tls.context(), server_hostname=node.host
+        node.host, port, ssl=made.tls.context(), server_hostname=node.host
     )
     writer.write(PREFACE + frame(SETTINGS) + frame(SETTINGS, ACK))
     # From here on it hears everything and says nothing, as far as the node can tell.
@@ -32,3 +32,8 @@ async def test_a_connection_without_calls_ends_when_nobody_is_there(made: Client
         while await reader.read(4096):
             pass
     writer.close()
+
+
+@scenario()
+async def test_a_connection_without_calls_ends_when_nobody_is_there(made: Clients) -> None:
+    await asyncio.gather(*(is_ended(made, port) for port in (API_PORT, RAFT_PORT, RELAY_PORT)))
