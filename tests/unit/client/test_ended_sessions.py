@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -89,9 +90,10 @@ async def test_transactions_that_are_given_up_leave_no_session_behind(made: Clie
             committing.cancel()
             await asyncio.gather(committing, return_exceptions=True)
             assert transaction.outcome is Outcome.UNKNOWN
+            gone = weakref.ref(transaction)
             del transaction, committing
-            await asyncio.sleep(0.05)  # gRPC has something left to do with the call
-            gc.collect()
+            # gRPC has something left to do with the call.
+            await until(lambda: gc.collect() >= 0 and gone() is None, lambda: gone)  # noqa: B023
         reply = await client.wire.call(
             lambda stubs: stubs.clients.ListClients, control_pb2.ListClientsRequest()
         )

@@ -140,5 +140,7 @@ def test_so_many_events_of_a_caller_are_told_at_once() -> None:
             return counted(registry, "failed") >= 5
 
         await eventually(are_refused)
+        await has_begun(told, SINKS_PER_CALLER_MAX)
+        assert counted(registry, "failed") == 5
 
     plays(scenario)

@@ -264,7 +264,10 @@ def test_each_type_is_one_object_of_a_caller_until_it_is_lost_and_counts_as_one(
     alice, bob = Owner("alice", "10.0.0.1"), Owner("bob", "10.0.0.1")
     calls: dict[Owner, Any] = {
         owner: SimpleNamespace(
-            identity=SimpleNamespace(name=owner.name), address=owner.address, local=("vip", 135)
+            identity=SimpleNamespace(name=owner.name),
+            address=owner.address,
+            local=("vip", 135),
+            request=SimpleNamespace(object_uuid=None),
         )
         for owner in (alice, bob)
     }
