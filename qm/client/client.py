@@ -153,6 +153,13 @@ class Client:
         finally:
             await self.wire.close()
 
+    async def end(self) -> None:
+        """End all sessions for a program that may be gone: what each queue gave it last, outside
+        of transactions, may not have been seen, and goes to the dead-letter queue.
+        """
+        self._queues.clear()
+        await self.close()
+
     # Queues --------------------------------------------------------------------------------
 
     def format_name(self, queue: str) -> str:

@@ -18,7 +18,7 @@ TWINS = [
     (
         client.Client,
         blocking.BlockingClient,
-        {"closed_queues", "discard", "give_back", "is_open", "lend", "main", "open"},
+        {"closed_queues", "discard", "end", "give_back", "is_open", "lend", "main", "open"},
     ),
     (queue.Queue, blocking.BlockingQueue, {"is_exclusive", "is_transactional", "queue_id"}),
     (stream.Stream, blocking.BlockingStream, {"close"}),

@@ -161,3 +161,19 @@ async def test_what_a_client_received_is_done_when_it_is_closed(made: Clients) -
         found = await (await client.open_queue(DEAD_LETTERS)).peek()
         assert found is not None
         assert found.body == b"1", "nobody had done anything with it yet"
+
+
+@scenario()
+async def test_what_a_program_may_not_have_seen_is_kept_when_its_sessions_are_ended(
+    made: Clients,
+) -> None:
+    async with made.client() as client:
+        await client.send(PLAIN, *[Message(body=b"%d" % number) for number in range(3)])
+        queue = await client.open_queue(PLAIN)
+        for _ in range(2):
+            assert await queue.receive(5) is not None
+        await client.end()
+    async with made.client() as client:
+        dead = [each.body async for each in (await client.open_queue(DEAD_LETTERS)).browse()]
+        assert dead == [b"1"], "the second receive confirmed the first one's message"
+        assert [each.body async for each in (await client.open_queue(PLAIN)).browse()] == [b"2"]

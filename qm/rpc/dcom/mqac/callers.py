@@ -73,9 +73,11 @@ class Caller:
         return self._client.is_open
 
     async def close(self) -> None:
-        """End its sessions: what they hold is released, received messages are confirmed."""
+        """End its sessions: what they hold is released, and what was received last, whose answer
+        may not have reached the program, is in the dead-letter queue.
+        """
         try:
-            await self._client.close()
+            await self._client.end()
         except ClientError as error:
             # Their leases do the same a little later.
             logger.info("the sessions of %s end with their leases: %s", self.owner.name, error)

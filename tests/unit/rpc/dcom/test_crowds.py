@@ -124,6 +124,25 @@ def test_a_node_that_stops_ends_the_calls_that_wait() -> None:
     run(scenario())
 
 
+def test_a_node_that_stops_keeps_what_a_program_received_last() -> None:
+    """Whether its answer came is not known: programs of other nodes must not lose it."""
+
+    async def scenario() -> None:
+        async with dcom_world() as world, world.client(await world.leader()) as client:
+            program = await world.program()
+            await (await program.queue_info()).call("Create")
+            await program.send("taken")
+            queue = await program.opened(RECEIVE)
+            assert await (await queue.call("Receive", ReceiveTimeout=1000)).get("Body") == "taken"
+            await (await world.harness.leader()).service.windows.stop()
+            dead = await client.open(r"DIRECT=OS:QUORATE\SYSTEM$;DEADLETTER")
+            reply = await client.peek(dead, timeout_ms=10_000)
+            assert len(reply.messages.properties) == 1
+            program.close()
+
+    run(scenario())
+
+
 async def opened_alone(program: Program) -> Late:
     """Open the queue for nobody else, once whoever had it has closed it."""
     async with asyncio.timeout(20):
