@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import uuid
-import weakref
 from collections.abc import Collection, Sequence
 from enum import Enum
 from types import TracebackType
@@ -74,7 +73,6 @@ class Transaction:
         self._timeout_s = timeout_s
         self._session: Session | None = None
         self._is_lent = False
-        self._forgotten: weakref.finalize[[Session], Transaction] | None = None
         self._opened: list[Opened] = []
         self._unfinished: list[data_pb2.ReceiveRequest] = []
         """Reads that were interrupted: the cluster may have taken messages for them."""
@@ -276,13 +274,13 @@ class Transaction:
                 ),
             )
         except Unavailable:
-            self._leave_open(session)
+            self.outcome = Outcome.UNKNOWN
             raise
         except ClientError:
             self._leave(Outcome.ABORTED)
             raise
         except BaseException:
-            self._leave_open(session)
+            self.outcome = Outcome.UNKNOWN
             raise
         self.outcome = outcome
         try:
@@ -303,17 +301,8 @@ class Transaction:
             with contextlib.suppress(ClientError):  # such as one that was deleted
                 await session.close_shared(name)
 
-    def _leave_open(self, session: Session) -> None:
-        """Keep the session for who asks again; others get it when nobody can any more."""
-        self.outcome = Outcome.UNKNOWN
-        if self._is_lent and self._forgotten is None:
-            self._forgotten = weakref.finalize(self, self._lender.give_back, session)
-            self._forgotten.atexit = False
-
     def _leave(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        if self._forgotten is not None:
-            self._forgotten.detach()
         while self._unfinished and self._session is not None:
             request = self._unfinished.pop()
             self._session.numbers.finish(request.request.number, request.count)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,11 +11,10 @@ import pytest
 from qm.client.client import Client
 from qm.client.errors import MqError
 from qm.client.message import Message
-from qm.client.transaction import Outcome
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.state.tables import Table
 from qm.model.values.limits import APPLY_VERSION
-from qm.pb import control_pb2, data_pb2
+from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 from tests.unit.client.world import PLAIN, TRANSACTIONAL, Clients, scenario, until
 
@@ -77,35 +74,6 @@ async def test_a_transaction_begins_though_the_idle_sessions_have_ended(made: Cl
             await transaction.send(TRANSACTIONAL, Message(body=b"after"))
         queue = await client.open_queue(TRANSACTIONAL)
         assert len([each async for each in queue.browse()]) == 3
-
-
-@scenario()
-async def test_transactions_that_are_given_up_leave_no_session_behind(made: Clients) -> None:
-    async with worker(made) as client:
-        for _ in range(TRIES):
-            transaction = client.transaction()
-            await transaction.send(TRANSACTIONAL, Message(body=b"x"))
-            committing = asyncio.ensure_future(transaction.commit())
-            await asyncio.sleep(0)
-            committing.cancel()
-            await asyncio.gather(committing, return_exceptions=True)
-            assert transaction.outcome is Outcome.UNKNOWN
-            gone = weakref.ref(transaction)
-            del transaction, committing
-            # gRPC has something left to do with the call.
-            await until(lambda: gc.collect() >= 0 and gone() is None, lambda: gone)  # noqa: B023
-        reply = await client.wire.call(
-            lambda stubs: stubs.clients.ListClients, control_pb2.ListClientsRequest()
-        )
-        assert len(reply.clients) < TRIES / 2
-        again = client.transaction()
-        await again.send(TRANSACTIONAL, Message(body=b"last"))
-        committing = asyncio.ensure_future(again.commit())
-        await asyncio.sleep(0)
-        committing.cancel()
-        await asyncio.gather(committing, return_exceptions=True)
-        await again.commit()
-        assert again.outcome is Outcome.COMMITTED
 
 
 @scenario()

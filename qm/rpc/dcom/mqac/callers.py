@@ -32,9 +32,9 @@ logger: Final = logging.getLogger(__name__)
 
 IDLE_MAX_S: Final = 60.0
 """How long a caller without objects is remembered."""
-TRANSACTION_MAX_S: Final = 24 * 3600.0
-"""How long a transaction may take. MSMQ has no such limit; this is the cluster's own. One whose
-program is lost ends with its objects, and one whose node is, with its session's lease."""
+TRANSACTION_MAX_S: Final = 60.0
+"""How long a transaction may take. MSMQ has no such limit, but learns at once that a program has
+died; here its objects, and with them what it has taken, would live for six minutes more."""
 _ID_BYTES: Final = 12
 _NOWHERE: Final = "127.0.0.1:1"
 """Endpoint of calls that never leave the process."""
