@@ -14,7 +14,7 @@ from qm.client.message import Message
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.state.tables import Table
 from qm.model.values.limits import APPLY_VERSION
-from qm.pb import data_pb2
+from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.unit.client.world import PLAIN, TRANSACTIONAL, Clients, scenario, until
 
@@ -59,6 +59,35 @@ async def test_a_transaction_whose_session_ended_spoils_none_after_it(made: Clie
                 await transaction.send(TRANSACTIONAL, Message(body=b"%d" % number))
         queue = await client.open_queue(TRANSACTIONAL)
         assert [each.body async for each in queue.browse()] == [b"0", b"1", b"2"]
+
+
+async def end_by(operator: Client, name: str) -> None:
+    """Have an operator end another client's session."""
+    request = control_pb2.CloseClientRequest(client_id=name)
+    await operator.wire.call(lambda stubs: stubs.clients.CloseClient, request)
+
+
+@scenario()
+async def test_what_an_operator_ends_is_lent_no_more_though_nobody_noticed(made: Clients) -> None:
+    async with made.client("me") as client, made.client() as operator:
+        running = client.transaction()
+        await running.send(TRANSACTIONAL, Message(body=b"lost"))
+        session = (await running.session()).client_id
+        await end_by(operator, session)
+        with pytest.raises(MqError) as ended:
+            await running.commit()
+        assert ended.value.code == ErrorCode.MQ_ERROR_STALE_HANDLE
+        for body in (b"1", b"2"):
+            async with client.transaction() as transaction:
+                await transaction.send(TRANSACTIONAL, Message(body=body))
+                used = (await transaction.session()).client_id
+        assert used != session
+        # One that ends while nobody uses it.
+        await end_by(operator, used)
+        async with client.transaction() as transaction:
+            await transaction.send(TRANSACTIONAL, Message(body=b"3"))
+        queue = await client.open_queue(TRANSACTIONAL)
+        assert [one.body async for one in queue.browse()] == [b"1", b"2", b"3"]
 
 
 @scenario()
