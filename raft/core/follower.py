@@ -57,6 +57,7 @@ def append(state: State, leader: NodeId, body: Append) -> None:
         for index, configuration in configurations:
             state.members.append(index, configuration)
     match = prev_index + len(entries)
+    state.agree(match)
     state.commit_to(min(body.commit, match))
     _accept(state, leader, match, _echo(state, body.read_context))
 
@@ -107,6 +108,7 @@ def _configurations(state: State, entries: Sequence[Entry]) -> Configurations | 
 
 def _reject(state: State, leader: NodeId, body: Append) -> None:
     index, term = state.log.common_place(body.prev_index, body.prev_term)
+    state.refuse(min(index, body.prev_index - 1))
     reply = AppendReply(
         match_index=0,
         is_rejected=True,
@@ -138,13 +140,18 @@ def _accept(state: State, leader: NodeId, match: int, read_context: int) -> None
 
 
 def heartbeat(state: State, leader: NodeId, body: Heartbeat) -> None:
-    """Note that the leader is alive, and what is committed of the entries here."""
-    if body.commit <= state.log.last_index:
+    """Note that the leader is alive, and what is committed of the entries here.
+
+    A leader names no entries that this replica did not acknowledge. After a disk was set back the
+    log may hold others in their place, so only what was compared since this process began counts.
+    """
+    if state.agrees_to(body.commit):
         state.commit_to(body.commit)
-    elif state.is_named():
-        owe(state, body.commit)  # a leader names no entries that this replica did not acknowledge
-    else:
-        state.counters.id_reused += 1  # an earlier log of this id acknowledged these entries
+    elif body.commit > state.agreed_at_most():
+        if state.is_named():
+            owe(state, body.commit)
+        else:
+            state.counters.id_reused += 1  # an earlier log of this id acknowledged these entries
     state.send(leader, HeartbeatReply(_echo(state, body.read_context), state.applied))
 
 

@@ -260,13 +260,13 @@ class LeaderRole:
                 self._choose_front()
                 return
         elif progress.state is ProgressState.PROBE and body.rejected_index == progress.next - 1:
-            if rollback.refuses_what_it_held(state, sender, progress, body):
+            highest = min(body.hint_index, body.rejected_index - 1)
+            place, _ = state.log.common_place(highest, body.hint_term)
+            if rollback.refuses_what_it_held(state, sender, progress, place):
                 if progress.refusals < rollback.REFUSALS_MIN:
                     progress.probe(progress.next)
                     return
-                rollback.forgive(state, sender, progress, body)
-            highest = min(body.hint_index, body.rejected_index - 1)
-            place, _ = state.log.common_place(highest, body.hint_term)
+                place = rollback.forgive(state, sender, progress, body, place)
             progress.probe(place + 1)
             return
         state.counters.unexpected += 1

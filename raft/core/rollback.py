@@ -25,39 +25,45 @@ def note_held(state: State, followers: Mapping[NodeId, Progress]) -> None:
             state.held[node] = held
 
 
-def refuses_what_it_held(state: State, node: NodeId, progress: Progress, body: AppendReply) -> bool:
+def refuses_what_it_held(state: State, node: NodeId, progress: Progress, place: int) -> bool:
     """Return, and count, whether a follower refuses what it acknowledged.
 
-    A refusal says up to where the logs may agree. That is never below what the follower holds for
-    good, except when it refuses an entry below that.
+    `place`: the logs agree up to there at most. It is never below what a follower holds for good.
     """
-    held = max(progress.match, state.held.get(node, 0))
-    if body.hint_index >= min(held, body.rejected_index):
+    is_known = progress.match < progress.owed
+    held = progress.match if is_known else max(progress.match, state.held.get(node, 0))
+    if place >= held:
         progress.refusals = 0
+        if is_known:
+            state.send(node, Heartbeat(progress.owed, 0))
         return False
     progress.refusals += 1
     return True
 
 
-def forgive(state: State, node: NodeId, progress: Progress, body: AppendReply) -> None:
-    """Count a follower only for what it holds now, and tell it what it owes.
+def forgive(state: State, node: NodeId, progress: Progress, body: AppendReply, place: int) -> int:
+    """Count a follower only for what it holds now, and tell it what it owes. Returns behind which
+    place it is to be probed: its log may be so long that it has to refuse what it owes first.
 
-    A lower match is always safe: nothing that is committed depends on it any more.
+    A lower match is always safe: nothing that is committed depends on it any more. Where the logs
+    may agree they need not: the copy may end with entries that never counted.
     """
     held = max(min(progress.match, state.commit), state.held.get(node, 0))
-    progress.match = min(progress.match, body.hint_index)
+    is_alike = state.log.matches(body.hint_index, body.hint_term)
+    progress.match = min(progress.match, body.hint_index) if is_alike else 0
     progress.refusals = 0
     progress.owed = max(progress.owed, held)
-    state.rolled_back.append(RolledBack(node, held, body.hint_index))
+    state.rolled_back.append(RolledBack(node, held, place))
     state.send(node, Heartbeat(held, 0))
+    return place if min(body.hint_index, body.rejected_index - 1) < held else held
 
 
 def owe(state: State, index: int) -> None:
     """Note that this replica once acknowledged entries up to `index`, which are committed, and that
-    its log ends before.
+    its log ends before, or holds others.
     """
     if not state.owes():
-        state.rolled_back.append(RolledBack(state.node, index, state.log.last_index))
+        state.rolled_back.append(RolledBack(state.node, index, state.agreed_at_most()))
     state.owed = max(state.owed, index)
 
 

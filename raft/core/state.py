@@ -121,8 +121,10 @@ class State:
     """The state of one replica. Term, vote and log are persistent (Raft figure 2)."""
 
     __slots__ = (
+        "agreed",
         "applied",
         "commit",
+        "compared_term",
         "config",
         "counters",
         "held",
@@ -139,6 +141,7 @@ class State:
         "owed",
         "random",
         "reads",
+        "refused",
         "role",
         "rolled_back",
         "synced",
@@ -174,6 +177,12 @@ class State:
         """The operator wants another replica to lead."""
         self.owed = 0
         """This replica acknowledged committed entries up to here; see `owes`."""
+        self.compared_term = 0
+        """Of the leader that this process has compared its log with."""
+        self.agreed = 0
+        """The log is that leader's up to here; see `agrees_to`."""
+        self.refused: int | None = None
+        """The last Append did not fit: the logs agree up to here at most."""
         self.held: dict[NodeId, int] = {}
         """By member: up to where it is known to hold what is committed, since this node led."""
         self.rolled_back: list[RolledBack] = []
@@ -202,6 +211,39 @@ class State:
     def commit_to(self, index: int) -> None:
         """Note that the entries up to `index`, which are here, are committed."""
         self.commit = max(self.commit, index)
+
+    def agree(self, index: int) -> None:
+        """Note that the log is the leader's up to `index`."""
+        self._compare()
+        self.agreed = max(self.agreed, index)
+        self.refused = None
+
+    def refuse(self, index: int) -> None:
+        """Note that the log is not the leader's behind `index`."""
+        self._compare()
+        self.refused = index
+
+    def _compare(self) -> None:
+        if self.compared_term != self.term:
+            self.compared_term = self.term
+            self.agreed = 0
+            self.refused = None
+
+    def agrees_to(self, index: int) -> bool:
+        """Return whether the log is known to be the leader's up to `index`.
+
+        An entry of its term is its own, with all before (Raft 5.3, log matching).
+        """
+        if self.compared_term == self.term and index <= self.agreed:
+            return True
+        return index <= self.commit or self.log.matches(index, self.term)
+
+    def agreed_at_most(self) -> int:
+        """Return up to where the log can be the leader's."""
+        last = self.log.last_index
+        if self.refused is None or self.compared_term != self.term:
+            return last
+        return min(last, self.refused)
 
     def lags(self) -> bool:
         """Return whether far more is committed than this replica has applied."""

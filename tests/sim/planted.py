@@ -324,7 +324,7 @@ STATE_AND_LOG = (
         "A follower counts for what it holds, whatever it acknowledged (design.md, Rolled back)",
         (
             "raft/core/leader.py",
-            "if rollback.refuses_what_it_held(state, sender, progress, body):",
+            "if rollback.refuses_what_it_held(state, sender, progress, place):",
             "if progress.match < 0:",
         ),
     ),

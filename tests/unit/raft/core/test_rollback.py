@@ -1,11 +1,14 @@
 """A replica whose disk was set back to an older copy: who notices, and what it may do then."""
 
+from itertools import pairwise
+
 import pytest
 
 from raft.core.state import RolledBack
 from raft.types import (
     Append,
     AppendReply,
+    HardState,
     Heartbeat,
     HeartbeatReply,
     PeerState,
@@ -71,6 +74,73 @@ def test_a_follower_that_was_set_back_is_found_and_healed() -> None:
     assert leader.take_rolled_back() == (RolledBack("c.1", held, holds),)
     assert c.core.take_rolled_back() == (RolledBack("c.1", held, holds),)
     assert (c.core.owed, leader.owing_followers) == (0, ())
+
+
+@pytest.mark.parametrize("own", [1, 2, ENTRIES + 5])
+@pytest.mark.parametrize("leaders", ["a", "aba"])
+def test_entries_that_never_counted_are_not_committed_on_a_copy(own: int, leaders: str) -> None:
+    """The copy ends with entries of a leader that lost them; the log that it was followed by has
+    others in their place. It used to commit its own: found by seed 53702 of whole nodes.
+    """
+    group = Group("abc")
+    group.elect("c")
+    group.propose(b"before")
+    group.tick(2 * HEARTBEAT_TICKS)
+    group.isolate("c")
+    for number in range(own):
+        group.core("c").propose(b"never %d" % number)
+        group.settle()
+    copy = copy_of(group["c"])
+    group.elect("a")
+    group.heal()
+    for number in range(ENTRIES):
+        group.propose(b"%d" % number)
+    group.tick(4 * HEARTBEAT_TICKS)
+    assert group["c"].data() == group["a"].data()
+    group.isolate("c")
+    for before, name in pairwise(leaders):
+        group.core(before).transfer(f"{name}.1")
+        group.settle()
+    c = set_back(group, "c", copy)
+    group.heal()
+    group.tick(8 * HEARTBEAT_TICKS)
+    leader = group.core("a")
+    assert leader.role is Role.LEADER
+    assert c.data() == group["a"].data()
+    assert c.core.last_index == leader.last_index == c.core.commit
+    for core in (leader, c.core):
+        assert [found.node for found in core.take_rolled_back()] == ["c.1"]
+    assert (c.core.owed, leader.owing_followers, c.core.counters.contradicted) == (0, (), 0)
+
+
+def test_a_heartbeat_commits_what_was_compared_since_the_process_began() -> None:
+    """A leader names what an earlier process acknowledged; the disk may have been set back."""
+    group = Group("abc")
+    leader = group.elect("a")
+    grown(group, "c")
+    c = group["c"]
+    c.synced_state, before = HardState(leader.term, "a.1", 0), leader.last_index
+    c.applied = 0
+    c.applied_entries.clear()
+    c.restart()
+    c.core.receive(envelope("b", "c", leader.term + 1, Heartbeat(before, 0)))
+    assert (c.core.commit, c.core.owed) == (0, 0)
+    c.core.receive(envelope("b", "c", leader.term + 1, Append(before, leader.term, 0, ())))
+    c.core.receive(envelope("b", "c", leader.term + 1, Heartbeat(before, 0)))
+    assert (c.core.commit, c.core.owed) == (before, 0)
+
+
+def test_entries_of_the_leaders_own_term_need_no_comparing() -> None:
+    """Raft 5.3: two logs with an entry of one term agree up to it."""
+    group = Group("abc")
+    leader = group.elect("a")
+    grown(group, "c")
+    c = group["c"]
+    c.synced_state, c.applied = HardState(leader.term, "a.1", 0), 0
+    c.applied_entries.clear()
+    c.restart()
+    c.core.receive(envelope("a", "c", leader.term, Heartbeat(leader.last_index, 0)))
+    assert c.core.commit == leader.last_index
 
 
 def test_it_is_healed_by_a_snapshot_where_the_log_no_longer_reaches() -> None:
