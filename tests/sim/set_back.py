@@ -55,7 +55,9 @@ class Copies:
             return False
         committed = self._committed()
         term = leader.replica_now.term
-        if host.log_now.last_index() > committed or leader.log_now.term(committed) != term:
+        if not host.log_now.last_index() <= committed <= leader.log_now.last_index():
+            return False
+        if leader.log_now.term(committed) != term:
             return False
         others = [world.host_of(voter) for voter in configuration.voters if voter != host.node]
         holding = [

@@ -58,6 +58,21 @@ def test_a_waiter_may_ask_again_while_it_is_woken() -> None:
     run(scenario())
 
 
+def test_after_the_end_nobody_is_woken() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        deadlines = Deadlines(loop)
+        waiter, late = Waiter(deadlines), Waiter(deadlines)
+        deadlines.expect(waiter, loop.time() + 0.02)
+        deadlines.stop()
+        assert len(deadlines) == 0
+        deadlines.expect(late, loop.time() + 0.01)
+        await asyncio.sleep(0.1)
+        assert waiter.woken == 0
+
+    run(scenario())
+
+
 def test_the_heap_does_not_grow_with_those_that_went() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()

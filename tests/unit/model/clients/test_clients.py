@@ -13,7 +13,7 @@ from qm.model.values import commands
 from qm.model.values.commands import Command, Request, Selector, SelectorKind
 from qm.model.values.effects import EffectKind
 from qm.model.values.elements import QueueAccessType
-from qm.model.values.limits import VERSION_OF_UNKNOWN_LOOKUPS
+from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_UNKNOWN_LOOKUPS
 from qm.model.values.rows import ResultKind
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import AcknowledgeFlags
@@ -191,18 +191,18 @@ def test_cancel_is_a_committed_result(world: World) -> None:
     world.create("orders")
     client = world.client()
     opened = client.open(ORDERS, RECEIVE)
-    world.arrive(packet(1))
-    (taken,) = client.receive(opened, 3)
+    world.arrive(packet(1), packet(2))
+    taken, _ = client.receive(opened, 3)
     timeout = ErrorCode.MQ_ERROR_IO_TIMEOUT
     outcome = world.one(commands.CancelRequests("c", taken.number, 3, timeout))
     results = outcome.value
     assert isinstance(results, list)
     assert [(r.number, r.status) for r in results] == [
         (taken.number, 0),
-        (taken.number + 1, timeout),
+        (taken.number + 1, 0),
         (taken.number + 2, timeout),
     ]
-    world.arrive(packet(2), packet(3))
+    world.arrive(packet(3), packet(4))
     again = client.receive(opened, 3, first=taken.number)
     assert [(r.number, r.status) for r in again] == [(r.number, r.status) for r in results]
 
@@ -299,6 +299,17 @@ def test_renewal_keeps_a_session_and_a_new_leader_gives_a_full_term(world: World
     assert world.one(commands.RenewClients(("c", "d"), 10_000)).value == ["c", "d"]
     world.tick(20_000)
     assert world.one(commands.RenewClients(("c", "d"), 10_000)).value == []
+
+
+def test_a_full_term_after_a_change_of_leader_ends_as_well(world: World) -> None:
+    world.client("c", lease_ms=10_000)
+    world.now_ms += 9_000
+    world.one(commands.LeaderActivated(2, "n2.1"))
+    world.tick(5_000)  # the time that the session had under the first leader is over
+    world.tick(4_000)
+    assert world.one(commands.RenewClients(("nobody",), 10_000)).value == []
+    world.tick(2_000)
+    assert world.one(commands.RenewClients(("c",), 10_000)).value == []
 
 
 def test_a_closed_clients_numbers_are_remembered_for_the_retention(world: World) -> None:
@@ -549,6 +560,15 @@ def test_numbers_beyond_the_last_are_refused(world: World, first: int) -> None:
     refused = ErrorCode.MQ_ERROR_INVALID_PARAMETER
     assert client.receive_outcome(handle, 5, first=first).status == refused
     assert world.one(commands.CancelRequests("c", first, 5, 0)).status == refused
+
+
+def test_the_last_number_that_a_command_may_begin_at(world: World) -> None:
+    """All numbers of the largest command from there on are 64 bits wide."""
+    world.client()
+    last = (1 << 64) - 1 - POSITIONS_PER_ENTRY_MAX
+    refused = ErrorCode.MQ_ERROR_INVALID_PARAMETER
+    assert world.one(commands.CancelRequests("c", last + 1, 1, 0)).status == refused
+    assert world.one(commands.CancelRequests("c", last, 1, 0)).status == 0
 
 
 # Two openers of one id -------------------------------------------------------------------------

@@ -184,6 +184,20 @@ def test_a_leader_that_led_before_finds_it_in_a_later_term_as_well() -> None:
     assert c.core.last_index == leader.last_index
 
 
+def test_one_refusal_may_be_an_old_frame_two_are_not() -> None:
+    group = Group("abc")
+    leader = group.elect("a")
+    grown(group, "c")
+    for state in (PeerState.LOST, PeerState.CONNECTED):
+        leader.peer("c.1", state)
+    term, match = leader.term, leader.last_index
+    refusal = AppendReply(0, True, 1, term, 1, rejected_index=match)
+    leader.receive(envelope("c", "a", term, refusal))
+    assert leader.take_rolled_back() == ()
+    leader.receive(envelope("c", "a", term, refusal))
+    assert leader.take_rolled_back() == (RolledBack("c.1", match, 1),)
+
+
 def test_until_it_is_healed_it_neither_votes_nor_campaigns() -> None:
     """With its vote a candidate could win that lacks what is committed."""
     group = Group("abc")

@@ -100,6 +100,27 @@ def test_an_attempt_has_its_time_while_others_wait() -> None:
     run(scenario)
 
 
+def test_destinations_that_were_reached_before_go_first() -> None:
+    async def scenario() -> None:
+        begun: list[int] = []
+
+        async def connect(host: int) -> None:
+            begun.append(host)
+
+        slots = Slots(1, connect, lambda host: None)
+        for host in range(3):
+            slots.ask(host, Standing.FRESH)
+        for host in range(10, 13):
+            slots.ask(host, Standing.REACHED)
+        async with asyncio.timeout(10):
+            while len(begun) < 6:
+                await asyncio.sleep(0.01)
+        assert begun[:4] == [0, 10, 11, 12]
+        slots.stop()
+
+    run(scenario)
+
+
 def test_one_that_failed_before_has_its_turn_beside_new_ones() -> None:
     async def scenario() -> None:
         network = Network({-1})
