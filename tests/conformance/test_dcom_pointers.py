@@ -132,7 +132,7 @@ def test_peeks_by_lookup_id_have_their_arguments_in_order() -> None:
     play(scenario)
 
 
-@pytest.mark.spec("AC-3.11.4.1.7-04", "AC-3.11.4.1.7-11", "AC-3.11.4.1.8-07")
+@pytest.mark.spec("AC-3.11.4.1.7-01", "AC-3.11.4.1.7-04", "AC-3.11.4.1.7-11", "AC-3.11.4.1.8-07")
 def test_reads_of_the_first_revision_have_their_arguments_in_order() -> None:
     async def scenario(program: Program) -> None:
         await program.new_queue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -206,3 +207,81 @@ def test_a_read_without_a_message_gives_null_and_an_error() -> None:
             assert await answer(name) == [None, ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND], name
 
     play(scenario)
+
+
+TIMEOUTS = {
+    "Receive_v1": "AC-3.11.4.1.7-07",
+    "Receive": "AC-3.11.4.1.14-07",
+    "Peek_v1": "AC-3.11.4.1.8-06",
+    "Peek": "AC-3.11.4.1.15-06",
+}
+TIMEOUTS_AT_THE_CURSOR = {
+    "ReceiveCurrent_v1": "AC-3.11.4.1.11-07",
+    "ReceiveCurrent": "AC-3.11.4.1.16-07",
+}
+TIMEOUTS_OF_PEEKS_AT_THE_CURSOR = {
+    "PeekCurrent_v1": "AC-3.11.4.1.13-06",
+    "PeekCurrent": "AC-3.11.4.1.18-06",
+    "PeekNext_v1": "AC-3.11.4.1.12-06",
+    "PeekNext": "AC-3.11.4.1.17-06",
+}
+INFINITE = (Variant(VarType.I4, -1), Variant(VarType.UI4, 0xFFFF_FFFF), OMITTED)
+BLOCKED_S, SOON_S, WAIT_S = 0.1, 0.2, 20
+
+
+def rows(reads: dict[str, str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.spec(row)) for name, row in reads.items()]
+
+
+def waits(name: str) -> None:
+    """A finite time ends in an error and not before; without end it lasts until a message comes."""
+
+    async def scenario(program: Program) -> None:
+        newest = {one.name: one for one in definitions().methods("IMSMQQueue4")}
+        await program.new_queue()
+        queue = await program.opened(RECEIVE)
+
+        async def ready() -> None:
+            """Nothing is suitable: PeekNext is at the only message, the others have none."""
+            await queue.call("Purge")
+            await queue.call("Reset")
+            if name.startswith("PeekNext"):
+                await program.send("before")
+                await queue.call("PeekCurrent", ReceiveTimeout=0)
+
+        async def read(timeout: Variant) -> list[Any]:
+            return await called(queue, NEWEST, newest[name], ReceiveTimeout=timeout)
+
+        loop = asyncio.get_running_loop()
+        await ready()
+        begun = loop.time()
+        found = await read(Variant(VarType.I4, round(SOON_S * 1_000)))
+        assert found == [None, ErrorCode.MQ_ERROR_IO_TIMEOUT]
+        assert loop.time() - begun >= SOON_S
+        for infinite in INFINITE:
+            await ready()
+            waiting = asyncio.ensure_future(read(infinite))
+            ended, _ = await asyncio.wait([waiting], timeout=BLOCKED_S)
+            assert not ended, infinite
+            await program.send("late")
+            raw, status = await asyncio.wait_for(waiting, WAIT_S)
+            assert status == 0, infinite
+            late = await Late(program.server, pointed(raw)).as_dispatch()
+            assert await late.get("Body") == "late"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", rows(TIMEOUTS))
+def test_a_read_of_another_computer_waits_as_long_as_it_is_told(name: str) -> None:
+    waits(name)
+
+
+@pytest.mark.parametrize("name", rows(TIMEOUTS_AT_THE_CURSOR))
+def test_so_does_a_receive_at_the_cursor(name: str) -> None:
+    waits(name)
+
+
+@pytest.mark.parametrize("name", rows(TIMEOUTS_OF_PEEKS_AT_THE_CURSOR))
+def test_so_does_a_peek_at_the_cursor(name: str) -> None:
+    waits(name)

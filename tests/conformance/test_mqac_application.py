@@ -313,6 +313,31 @@ def test_certificates_have_a_digest_and_a_guid_in_the_directory() -> None:
         assert signers(service) == listed
 
 
+@pytest.mark.spec("AC-3.2.4.2.1-01")
+def test_a_certificate_is_its_caller_s() -> None:
+    with serving_as("admin", "client") as (admin, client):
+        certificates: dict[bytes, list[bytes]] = {}
+        for service in (admin, client):
+            external = new_signer("somebody", 1024, 1).certificate
+            application = MSMQApplication(service)
+            application.RegisterCertificate(ExternalCertificate=external)
+            application.RegisterCertificate()
+            signer = service.manager.signer(b"")
+            assert signer is not None
+            mine = [each.certificate for each in signers(service)]
+            assert mine == [external, signer.certificate]
+            found = [
+                each.identifier
+                for each in users(admin)
+                if [*each.attributes["certificate_digest_list"].datas.items]
+                == [md5(one, usedforsecurity=False).digest() for one in mine]
+            ]
+            assert len(found) == 1
+            certificates[found[0]] = mine
+        assert len(certificates) == 2
+        assert [each.certificate for each in signers(admin)] == next(iter(certificates.values()))
+
+
 def signers(service: MSMQService) -> list[control_pb2.SignerCertificate]:
     """Certificates of the caller."""
     reply = ask(service, lambda s: s.certificates.List, control_pb2.ListCertificatesRequest())

@@ -167,6 +167,43 @@ def test_locked_messages_are_passed_over(service: MSMQService) -> None:
     other.Abort()
 
 
+@pytest.mark.spec("AC-3.11.4.1.9-07")
+def test_the_cursor_moves_over_locked_messages_until_one_is_given_back(
+    service: MSMQService,
+) -> None:
+    for kind, at in ((CURRENT, "b"), (NEXT, "a")):
+        info = filled(service, "a", "b", "c", "d", is_transactional=True)
+        queue, taker = opened(info), opened(info)
+        event, sink = watched()
+        assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "a"
+        if at == "b":
+            assert body(queue.PeekNext(ReceiveTimeout=0)) == "b"
+        begin = MSMQTransactionDispenser(service).BeginTransaction
+        first, second, third = begin(), begin(), begin()
+        for transaction, text in ((first, "a"), (first, "b"), (second, "c"), (third, "d")):
+            assert body(taker.Receive(transaction, ReceiveTimeout=0)) == text
+        queue.EnableNotification(event, kind, 0)
+        assert sink.next() == (queue, E.MQ_ERROR_MESSAGE_NOT_FOUND, kind)
+        queue.EnableNotification(event, kind)
+        with pytest.raises(queues.Empty):
+            sink.told.get(timeout=0.2)
+        third.Abort()  # d comes first, and c later: the cursor is at d
+        assert sink.next() == (queue, kind)
+        second.Abort()
+        assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "d"
+        first.Abort()
+        queue.Reset()
+        queue.PeekCurrent(ReceiveTimeout=0)
+        # With one that is suitable behind locked ones, at once.
+        transaction = begin()
+        for text in ("a", "b"):
+            assert body(taker.Receive(transaction, ReceiveTimeout=0)) == text
+        queue.EnableNotification(event, kind, 0)
+        assert sink.next() == (queue, kind)
+        assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "c"
+        transaction.Abort()
+
+
 @pytest.mark.spec(
     "AC-2.2.2.8-02", "AC-3.11.4.1.9-05", "AC-3.11.4.1.9-12", "AC-3.11.4.1.9-02",
     "AC-3.16.4.4.1-02",
@@ -245,6 +282,16 @@ def test_an_event_is_its_own_connection_point(service: MSMQService) -> None:
     event.Unadvise(cookie)
     with fails(0x8004_0200):
         event.Unadvise(cookie)
+    # What it keeps: each sink by its cookie, and so many of them.
+    sinks = {event.Advise(each): each for each in [Sink() for _ in range(CONNECTIONS_MAX)]}
+    with fails(0x8004_0201):
+        event.Advise(Sink())
+    (left, *_) = sinks
+    event.Unadvise(left)
+    queue = opened(made(service))
+    event.FireArrivedEvent(queue, FIRST)
+    for each, sink in sinks.items():
+        assert sink.told.qsize() == (0 if each == left else 1)
     for iid in (EVENTS_IID, EVENTS_IID.upper(), "{" + EVENTS_IID + "}"):
         assert event.FindConnectionPoint(iid) is event
     for iid in ("d7d6e077-dccd-11d0-aa4b-0060970debae", "", "00000000-0000-0000-0000-000000000000"):

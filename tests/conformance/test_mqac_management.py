@@ -160,7 +160,8 @@ def test_init_names_one_active_queue_in_one_way(service: MSMQService) -> None:
 def test_what_fails_in_init_leaves_it_uninitialised(service: MSMQService) -> None:
     assert isinstance(service.manager, ClusterManager)
     script = Script()
-    management = MSMQManagement(MSMQService(Scripted(service.manager, script)))
+    manager = Scripted(service.manager, script)
+    management = MSMQManagement(MSMQService(manager))
     for path, code in (
         ("QUORATE\\unpublished", E.MQ_ERROR_QUEUE_NOT_FOUND),
         ("no path", E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
@@ -180,6 +181,16 @@ def test_what_fails_in_init_leaves_it_uninitialised(service: MSMQService) -> Non
         # What the failed one set is still there.
         assert (management.Machine, management.FormatName) == ("other", "DIRECT=OS:host\\r")
         assert management.IsLocal is is_local
+        # What it turned out to be, whatever it is asked later.
+        forms = [management.outgoing_queue_management, management.queue_management]
+        forms[is_local]()
+        with fails(E_NOINTERFACE):
+            forms[not is_local]()
+    assert manager.asked == ["unreachable", "other", "other", "other"]
+    own = MSMQManagement(MSMQService(manager))
+    own.Init(FormatName="DIRECT=OS:host\\r")
+    assert manager.asked[4:] == [""]  # the local one
+    assert own.Machine == "QUORATE"
 
 
 @pytest.mark.spec("AC-3.3.3-01", "AC-3.3.4.1.1-01", "AC-3.3.4.1.2-02", "AC-3.3.4.1.3-02")

@@ -321,6 +321,9 @@ def test_delivery_priority_journal_and_tag_arrive(way: Way, service: MSMQService
     for flag in (MQMSGJOURNAL.MQMSG_DEADLETTER, MQMSGJOURNAL.MQMSG_JOURNAL):
         message.Journal = flag
         assert way.through(message).Journal == flag
+    for priority in range(8):
+        message.Priority = priority
+        assert message.Priority == way.through(message).Priority == priority
     plain = way.through(MSMQMessage(service))
     assert (plain.Delivery, plain.Priority, plain.Journal, plain.AppSpecific) == (0, 3, 0, 0)
 

@@ -526,6 +526,14 @@ def test_a_receive_at_the_cursor_passes_locked_ones_and_waits_at_the_end(
     waiting.join(WAIT_S)
     assert found == ["late"]
     assert body(queue.Receive(ReceiveTimeout=0)) == "a"
+    # So it is of the message under the cursor, which is locked and not gone.
+    send(service, info, "d", "e")
+    queue.Reset()
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "d"
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    assert body(taker.Receive(transaction, ReceiveTimeout=0)) == "d"
+    assert body(queue.ReceiveCurrent(ReceiveTimeout=0)) == "e"
+    transaction.Abort()
 
 
 def test_a_cursor_passes_over_what_is_locked(service: MSMQService) -> None:

@@ -58,6 +58,16 @@ REMOTE = "elsewhere\\private$\\q"
 SEVERAL = "DIRECT=OS:QUORATE\\private$\\a,DIRECT=OS:QUORATE\\private$\\b"
 MULTICAST = "MULTICAST=234.1.1.1:8001"
 HTTP = "DIRECT=HTTP://host/msmq/q"
+SEND_ONLY = (
+    SEVERAL,
+    SEVERAL.replace("OS:QUORATE\\private$\\b", "HTTP://host/msmq/q"),
+    "DL=01020304-0506-0708-090A-0B0C0D0E0F10",
+    MULTICAST,
+    HTTP,
+    HTTP.replace("HTTP", "HTTPS"),
+    HTTP.lower(),
+)
+"""Lists of queues, multicast addresses and HTTP, in every form that names have."""
 
 
 class Callers:
@@ -110,6 +120,16 @@ def test_a_name_that_is_put_means_another_queue(service: MSMQService) -> None:
     renamed = info_of(service, path=first.PathName or "")
     renamed.Refresh()
     assert renamed.QueueGuid == first.QueueGuid
+    # It is told as it was put, and nobody is asked about it; nor does a refresh change it.
+    asked = Asked(service)
+    direct = f"Direct=os:quorate\\{(first.PathName or '').partition(chr(92))[2]}"
+    for name in (direct, first.FormatName or "", SEVERAL, "no format name"):
+        told = info_of(MSMQService(asked), name=name)
+        assert told.FormatName == name
+    assert asked.names == []
+    direct_info = info_of(service, name=direct)
+    assert direct_info.QueueGuid == first.QueueGuid
+    assert direct_info.FormatName == direct
 
 
 @pytest.mark.spec("AC-3.10.3-02")
@@ -568,7 +588,14 @@ def test_a_base_priority_is_a_public_queue_s(service: MSMQService) -> None:
     for each, wanted in (
         (name, 32767), (name.lower(), 32767), ("DIRECT=OS:QUORATE\\public2", 0),
     ):  # fmt: skip
-        assert info_of(service, name=each).BasePriority == wanted
+        found = info_of(service, name=each)
+        assert found.BasePriority == wanted
+        if wanted:
+            found.BasePriority = 7
+        else:  # its path name, which is known by now, does not make up for its format name
+            assert found.PathName == public.PathName
+            with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+                found.BasePriority = 7
     again.Delete()
     refreshes_first(service, "BasePriority")
 
@@ -672,9 +699,7 @@ def are_public_alone(service: MSMQService, name: str, gone: str) -> None:
     unsupported = E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     for info, code in (
         (made(service), unsupported),
-        (info_of(service, name=SEVERAL), unsupported),
-        (info_of(service, name=MULTICAST), unsupported),
-        (info_of(service, name=HTTP), unsupported),
+        *((info_of(service, name=each), unsupported) for each in SEND_ONLY),
         (info_of(service, name=gone), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (MSMQQueueInfo(service), E.MQ_ERROR_INVALID_PARAMETER),
     ):
@@ -806,9 +831,18 @@ def test_delete_resets_the_object(service: MSMQService) -> None:
     public = info_of(service, path="QUORATE\\deleted")
     public.Label = "deleted"
     public.Create()
+    assert "deleted" in labels(service).values()
     public.Delete()
     assert public.FormatName is None
-    assert MSMQQuery(service).LookupQueue(Label="deleted").Next() is None  # nor the directory
+    assert MSMQQuery(service).LookupQueue(Label="deleted").Next() is None
+    assert "deleted" not in labels(service).values()  # nor the directory
+    for path in (fresh_path(), "QUORATE\\deleted"):  # its path name does, too
+        info_of(service, path=path).Create()
+        by_path = info_of(service, path=path)
+        by_path.Delete()
+        assert by_path.FormatName is None
+        with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+            info_of(service, path=path).Refresh()
     for read in ("PathName", "QueueGuid", "Quota", "Label"):
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
             getattr(info, read)
@@ -1017,9 +1051,6 @@ def test_refresh_reads_and_refuses(service: MSMQService) -> None:
     assert {name: getattr(again, name) for name in numbers} == {
         name: PUTS[name] for name in numbers
     }
-    for name in (SEVERAL, MULTICAST, HTTP):
-        with fails(E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION):
-            info_of(service, name=name).Refresh()
     refused(service, "Refresh")
 
 
@@ -1037,10 +1068,7 @@ def test_update_writes_and_refuses(service: MSMQService) -> None:
     found = MSMQQuery(service).LookupQueue(Label="changed").Next()
     assert found is not None
     assert found.FormatName == info.FormatName  # the directory has it, too
-    request = control_pb2.ListObjectsRequest(object_class="queue")
-    listed = ask(service, lambda s: s.directory.ListObjects, request).objects
-    labels = {guid_text(each.identifier): each.attributes["label"].text for each in listed}
-    assert labels[info.QueueGuid or ""] == "changed"
+    assert labels(service)[info.QueueGuid or ""] == "changed"
     info.Label, info.PrivLevel = "unwritten", 77
     with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
         info.Update()
@@ -1048,6 +1076,13 @@ def test_update_writes_and_refuses(service: MSMQService) -> None:
     assert MSMQQuery(service).LookupQueue(Label="changed").Next() is not None
     info.Delete()
     refused(service, "Update")
+
+
+def labels(service: MSMQService) -> dict[str, str]:
+    """Labels of the queues in the directory, by their identifiers."""
+    request = control_pb2.ListObjectsRequest(object_class="queue")
+    listed = ask(service, lambda s: s.directory.ListObjects, request).objects
+    return {guid_text(each.identifier): each.attributes["label"].text for each in listed}
 
 
 def refused(service: MSMQService, method: str) -> None:
@@ -1067,7 +1102,7 @@ def refused(service: MSMQService, method: str) -> None:
         (info_of(service, path=fresh_path()), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (info_of(service, name=public), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (info_of(service, path=REMOTE), E.MQ_ERROR_UNSUPPORTED_OPERATION),
-        *((info_of(service, name=name), unsupported) for name in (SEVERAL, MULTICAST, HTTP)),
+        *((info_of(service, name=name), unsupported) for name in SEND_ONLY),
     ):
         with fails(code):
             getattr(info, method)()

@@ -199,6 +199,27 @@ def test_a_send_goes_through_what_is_open(way: Way, service: MSMQService) -> Non
             message.Send(way.sender)
 
 
+@pytest.mark.spec("AC-3.17.4.1.48-27")
+def test_what_a_full_queue_manager_and_an_expired_message_answer() -> None:
+    with serving() as service:
+        way = Way(service)
+        message = MSMQMessage(service)
+        message.Body = bytes(4_000)
+        # One whose time is over is sent all the same, and not there.
+        message.MaxTimeToReachQueue = message.MaxTimeToReceive = 0
+        message.Send(way.sender)
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            way.reader.Peek(ReceiveTimeout=0)
+        message.MaxTimeToReachQueue = message.MaxTimeToReceive = -1
+        changes = {"queue_manager_quota": control_pb2.Value(number=2)}
+        request = control_pb2.SetQueueManagerRequest(changes=changes)
+        ask(service, lambda s: s.queues.SetQueueManager, request)
+        with fails(E.MQ_ERROR_INSUFFICIENT_RESOURCES):
+            message.Send(way.sender)
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            way.reader.Peek(ReceiveTimeout=0)
+
+
 # What connectors put ---------------------------------------------------------------------------
 
 
@@ -370,6 +391,20 @@ def test_what_is_attached_signs_later_sends(way: Way, service: MSMQService) -> N
             # What the message has itself comes first.
             message.SenderCertificate = other.certificate
             assert way.through(message).SenderCertificate == other.certificate
+    # It is the internal one of then, whatever is the internal one later.
+    messages = [MSMQMessage(signing), MSMQMessage(signing)]
+    for message in messages:
+        message.AuthLevel = MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_SIG20
+    messages[0].AttachCurrentSecurityContext()
+    messages[1].AttachCurrentSecurityContext2()
+    MSMQApplication(signing).RegisterCertificate()
+    newer = signing.manager.signer(b"")
+    assert newer is not None
+    for message in messages:
+        assert way.through(message).SenderCertificate == internal.certificate
+    message = MSMQMessage(signing)
+    message.AuthLevel = MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_SIG20
+    assert way.through(message).SenderCertificate == newer.certificate != internal.certificate
 
 
 @pytest.mark.spec("AC-2.2.2.7-01")

@@ -134,6 +134,33 @@ def test_abort_is_synchronous_plain_and_once(service: MSMQService) -> None:
     for wrong in ({"fRetaining": True}, {"fAsync": True}):  # checked first
         with fails(XACT_E_NOTSUPPORTED):
             transaction.Abort(**wrong)
+    # It gives back what was received, and one that is committed is not aborted.
+    pair.send(MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    for ending in ("Abort", "Commit"):
+        transaction = MSMQTransactionDispenser(service).BeginTransaction()
+        assert pair.reader.Receive(transaction, ReceiveTimeout=0) is not None
+        assert pair.is_empty()
+        getattr(transaction, ending)()
+        assert pair.is_empty() == (ending == "Commit")
+        for again in (transaction.Abort, transaction.Commit):
+            with fails(0xC00E_0051):
+                again()
+
+
+@pytest.mark.spec("AC-3.8.4.1.2-01", "AC-3.8.4.1.1-01")
+@pytest.mark.parametrize("ending", ["Abort", "Commit"])
+def test_a_transaction_is_ended_once_that_has_succeeded(ending: str) -> None:
+    unit = Ledgered(E.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+    transaction = MSMQTransaction(TransactionImpl(unit))
+    for _ in range(2):
+        with fails(E.MQ_ERROR_SERVICE_NOT_AVAILABLE):
+            getattr(transaction, ending)()
+    unit.code = 0
+    getattr(transaction, ending)()
+    assert unit.ended == [ending.lower()] * 3
+    with fails(0xC00E_0051):
+        getattr(transaction, ending)()
+    assert unit.ended == [ending.lower()] * 3
 
 
 class Ledgered(UnitOfWork):

@@ -358,6 +358,56 @@ def test_an_event_has_so_many_sinks_and_each_has_its_cookie() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("AC-3.16.4-07", "AC-3.16.1-01")
+def test_a_sink_that_leaves_is_released_and_others_stay() -> None:
+    async def scenario() -> None:
+        async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
+            program = await world.program()
+            server = program.server
+            event, container, point = await event_of(program)
+            for name in ("IConnectionPoint", "IConnectionPointContainer", "IMSMQPrivateEvent"):
+                (same,) = await server.query(event.ref.ipid, iid(name))
+                assert isinstance(same, Objref)
+                assert (same.iid, same.oid) == (iid(name), container.oid)
+            cookies = []
+            for _ in range(2):
+                cookie, status = await server.call(point.ipid, POINT, 5, [REFERENCE])
+                assert status == 0
+                cookies.append(cookie)
+            unknown = max(cookies) + 1
+            for wrong in (0, unknown):
+                found = await server.call(point.ipid, POINT, 6, [wrong])
+                assert found == [CONNECT_E_NOCONNECTION]
+            assert told.released == []
+            left, kept = cookies
+            for cookie, count in ((left, 1), (kept, 2)):
+                assert await server.call(point.ipid, POINT, 6, [cookie]) == [0]
+
+                async def is_released(count: int = count) -> bool:
+                    return len(told.released) >= count
+
+                await eventually(is_released)
+                assert len(told.released) == count
+                # All that it was given: what it asked for, and what the client named.
+                assert {ipid for ipid, _ in told.released[-1]} == {SINK, b"u" * 16}
+                assert all(public > 0 for _, public in told.released[-1])
+                again = await server.call(point.ipid, POINT, 6, [cookie])
+                assert again == [CONNECT_E_NOCONNECTION]
+                await slot(event, "IMSMQPrivateEvent", "FireArrivedEvent", "method", None, 0)
+                if cookie == left:
+
+                    async def is_told() -> bool:
+                        return len(told.told) >= 1
+
+                    await eventually(is_told)
+                else:
+                    await asyncio.sleep(0.2)
+                assert len(told.told) == 1, "of the one that is left"
+            program.close()
+
+    run(scenario())
+
+
 @pytest.mark.spec(
     "AC-3.16.4.5.1-01",
     "AC-3.16.4.5.2-01",
