@@ -439,6 +439,8 @@ def test_cursors_live_as_long_as_their_handle() -> None:
     async def scenario(reader: Reader) -> None:
         client = reader.client
         first, second, third = [await reader.cursor() for _ in range(3)]
+        again = Reader(client, await client.open(ORDERS), lambda: 0)
+        other = await again.cursor()
         await reader.send(b"a")
         closing = data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=first)
         await client.data.CloseCursor(closing)
@@ -454,6 +456,32 @@ def test_cursors_live_as_long_as_their_handle() -> None:
                 await client.data.CloseCursor(
                     data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=ended)
                 )
+        # Another handle of this client has cursors of its own, which begin at the first message.
+        assert bodies(await again.peek(cursor=other)) == [b"a"]
+        assert bodies(await again.peek(cursor=await again.cursor())) == [b"a"]
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.2.7.4-01", "DM-3.2.7.4-02")
+def test_a_cursor_that_need_not_wait_stays_where_it_finds_nothing() -> None:
+    async def scenario(reader: Reader) -> None:
+        cursor = await reader.cursor()
+        await reader.send(b"a", b"b")
+        assert bodies(await reader.receive(cursor=cursor)) == [b"a"]
+        # Nothing can be received behind it while this is lent, and then it can.
+        key = await reader.lent()
+        for _ in range(2):
+            assert (await reader.receive(cursor=cursor, timeout_ms=0)).status == NOT_FOUND
+        await reader.give_back(key)
+        assert bodies(await reader.receive(cursor=cursor)) == [b"b"]
+        # One that waited in vain is behind all that was there (DM-A17).
+        await reader.send(b"c")
+        key = await reader.lent()
+        assert (await reader.receive(cursor=cursor, timeout_ms=SHORT_MS)).status == TIMEOUT
+        await reader.give_back(key)
+        assert (await reader.receive(cursor=cursor, timeout_ms=0)).status == NOT_FOUND
+        assert bodies(await reader.receive()) == [b"c"]
 
     reading(scenario)
 

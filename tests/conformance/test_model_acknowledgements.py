@@ -293,7 +293,7 @@ def test_failed_delivery_is_told_to_who_asked(flags: int) -> None:
         ({"has_positive_journaling": True, "has_negative_journaling": True}, False),
     ],
 )
-@pytest.mark.parametrize("cause", ["received", "purged"])
+@pytest.mark.parametrize("cause", ["received", "second phase", "deleted", "purged", "expired"])
 def test_final_acks_of_what_left_its_queue(
     world: World, fields: dict[str, Any], is_told: bool, cause: str
 ) -> None:
@@ -308,6 +308,8 @@ def test_final_acks_of_what_left_its_queue(
         world.one(commands.PurgeQueue(request(), orders, ()))
         world.settle(orders)
         fields, asked = fields | {"sequence": (9, 4, 3)}, {"sent_time": NOW_S}
+        if cause == "expired":
+            asked["time_to_be_received"] = 3600
         if cause == "purged":
             # One more way: in the middle of a run of its sequence.
             world.arrive(*elders[3:])

@@ -151,6 +151,23 @@ def test_a_message_without_security_header_meets_the_same_policy(world: World) -
         assert refused(world, name, facts(), number) == verdict
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-01")
+def test_a_message_with_security_header_is_checked_whatever_its_queue_demands(
+    world: World,
+) -> None:
+    both(world, "open")
+    security = SecurityHeader(security_id=b"\1\1" + bytes(6), sender_id_type=1)
+    for number, (said, verdict) in enumerate(
+        (
+            (facts(), 0),
+            (facts(signature=SignatureFact.INVALID), MessageClass.NACK_BAD_SIGNATURE),
+            (facts(signature=SignatureFact.UNVERIFIED), MessageClass.NACK_BAD_SIGNATURE),
+            (replace(facts(), decryption_failed=True), MessageClass.NACK_BAD_ENCRYPTION),
+        )
+    ):
+        assert refused(world, "open", said, number, security=security) == verdict
+
+
 @pytest.mark.spec("QB-3.1.5.8.3-15", "QB-3.1.5.8.3-16", "QB-3.1.5.8.3-17")
 @pytest.mark.parametrize(
     ("granted", "sids", "is_let_in"),
@@ -178,5 +195,10 @@ def test_who_may_write(
     silent = packet(9, to=name, admin_queue=direct("admin"))
     assert world.arrive(silent, facts=facts(*sids)) == [0 if is_let_in else denied]
     assert told(world, admin) == ([] if is_let_in else [denied, denied])
+    # Who asked for no acknowledgement gets a final ack all the same.
+    exact = packet(10, to=f"{name}-exact", sequence=(SEQUENCE + 2, 1, 0))
+    assert world.arrive(exact, facts=facts(*sids)) == [0 if is_let_in else denied]
+    assert told(world, admin) == ([] if is_let_in else [denied, denied])
+    assert final_acks(world) == ([] if is_let_in else [denied, denied])
     queue_id = queries.find_by_path(world.machine.view, f"vhost\\{name}").queue_id
     assert len(world.positions(queue_id)) == 2 * is_let_in

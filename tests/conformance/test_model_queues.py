@@ -33,8 +33,8 @@ from qm.model.values.limits import (
 )
 from qm.model.values.records import QueueManager, encode
 from qm.names.format_name import PublicName, format_name_text
-from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
-from qm.security.sid import sid_from_text
+from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
+from qm.security.sid import EVERYONE, sid_from_text
 from qm.wire.codes import ErrorCode
 from qm.wire.structures.user_certificate import (
     UserCertificate,
@@ -237,13 +237,26 @@ PUBLISHED = {
 def test_attributes_are_published_or_kept(world: World) -> None:
     public, private = world.create("orders"), world.create("private$\\inbox")
     world.now_ms += 3_000
+    dacl = Acl((Ace(ACE_ALLOWED, 0, 0x000F_003E, EVERYONE),))
+    given: dict[str, Any] = {
+        "label": "new",
+        "type": b"T" * 16,
+        "journaling": True,
+        "quota": 77,
+        "journal_quota": 78,
+        "authentication": True,
+        "privacy_level": 2,
+        "multicast_address": "234.1.1.1:8001",
+        "base_priority": -5,
+        "security": write_descriptor(SecurityDescriptor(dacl=dacl)),
+    }
     for queue_id in (public, private):
-        assert set_queue(world, queue_id, label="new", quota=77, journaling=True) == 0
+        assert set_queue(world, queue_id, **given) == 0
     kept = {queue_id: world.record(queue_id) for queue_id in (public, private)}
     world.machine = Machine(world.state)
     for queue_id, record in kept.items():
         assert world.record(queue_id) == record
-        assert (record.label, record.quota, record.journaling) == ("new", 77, True)
+        assert {name: getattr(record, name) for name in given} == given
         assert (record.create_time, record.modify_time) == (NOW_S, NOW_S + 3)
         assert record.scope is QueueScope.ENTERPRISE
     for queue_id in kept:

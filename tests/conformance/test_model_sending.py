@@ -396,8 +396,15 @@ def test_transactions_and_their_operations_are_rows(sender: Sender) -> None:
     assert decode(Transaction, found).operation_count == 3
     other = sender.c.begin("other", is_single_phase=False)
     restart(sender)
+    ready = sender.c.begin("ready", is_single_phase=False)
+    assert sender.one(commands.TxPrepare(sender.c.request(), ready)).status == 0
+    restart(sender)
     listed = queries.list_transactions(sender.machine.view).items
-    assert {one.identifier for one in listed} == {transaction, other}
+    assert {one.identifier: one.state.name for one in listed} == {
+        transaction: "ACTIVE",
+        other: "ACTIVE",
+        ready: "PREPARED",
+    }
     assert sender.c.commit(transaction) == 0
     assert sender.positions(opened[1]) == {}
     assert list(sender.positions(subqueue)) == [key]

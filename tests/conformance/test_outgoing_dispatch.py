@@ -75,6 +75,18 @@ def test_the_highest_priority_leaves_first_whatever_its_queue() -> None:
             assert peer.bodies == [5, 1, 7, 6, 3, 0, 2, 4]
             assert len(peer.raw) == len(sent), "one at a time, each once"
             assert cluster.metric("quorate_sessions", role="initiator") == 1
+            # One that is set while a session has no room counts for what waits already.
+            peer.is_acknowledging = False
+            cluster.send(name("three"), 64)
+            await until(lambda: len(peer.raw) == len(sent) + 64)
+            cluster.send(two)
+            queue = cluster.send(one)
+            assert set_base_priority(cluster, queue, 7) == 0
+            await settled()
+            peer.is_acknowledging = True
+            peer.acknowledge()
+            await until(lambda: len(peer.taken) == len(sent) + 66, lambda: peer.bodies)
+            assert peer.bodies[-2:] == [73, 72]
 
     run(scenario())
 

@@ -142,6 +142,13 @@ def test_positions_count_messages_and_recoverable_ones_apart() -> None:
     assert driven.acks() == [SessionHeader(7, 1, 0b1111, 0, 0, 64)]
     driven.feed(ack(0, sent=7, recoverable_sent=4))
     assert driven.state() is SessionState.OPEN
+    # What is sent has a series of its own, which counts the same kinds.
+    sent = [write_packet(message(number, kind)) for number, kind in enumerate(kinds, 1)]
+    driven.session.offer(range(1, 6), sent)
+    assert len(driven.out()) == 5
+    driven.feed(message(8, KIND_EXPRESS))
+    driven.session.commit(8)
+    assert driven.acks() == [SessionHeader(8, 0, 0, 5, 3, 64)]
 
 
 @pytest.mark.spec("QB-3.1.1.3.1-02", "MQ-2.2.20.4-06", "MQ-2.2.20.4-07")

@@ -268,6 +268,14 @@ def test_session_acknowledgements_release_no_transactional_message() -> None:
     driven.feed(ack(7, 5, 0b11))
     event = driven.event(AcksReceived)
     assert (event.released, event.retained) == ([6, 7], [5])
+    # Also where all that leaves together is recoverable, and the peer names all of it.
+    kinds = (KIND_RECOVERABLE, KIND_TRANSACTIONAL, KIND_RECOVERABLE)
+    mixed = [packet for k, kind in enumerate(kinds) for packet in messages(8 + k, 1, kind)]
+    driven.session.offer(range(8, 11), mixed)
+    driven.out()
+    driven.feed(ack(10, 7, 0b111))
+    event = driven.event(AcksReceived)
+    assert (event.released, event.retained) == ([8, 10], [9])
 
 
 @pytest.mark.spec("QB-3.1.5.5.1-02", "QB-3.1.1.6-01")

@@ -248,6 +248,16 @@ def test_ack_send_timer_acknowledges_what_is_durable() -> None:
     driven.wait(0.1)
     (header,) = driven.acks()
     assert header.ack_sequence_number == 2
+    # SessionActive: whatever arrived, the first expiry of Session Cleanup ends no session.
+    for packet in (message(1, KIND_EXPRESS), message(1), order_ack(1), final_ack(1)):
+        driven = open_acceptor(SessionConfig(cleanup_timeout_ms=50_000))
+        driven.feed(packet)
+        driven.session.commit(1)
+        driven.out()
+        driven.wait(99)
+        assert driven.closed() is None
+        driven.wait(1)
+        assert driven.closed() is CloseReason.IDLE
 
 
 @pytest.mark.spec("QB-3.1.6.4-01")

@@ -185,6 +185,7 @@ def test_every_verdict_is_acknowledged_counted_and_told(caplog: pytest.LogCaptur
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-01")
 @pytest.mark.parametrize(
     ("security", "verdict"),
     [

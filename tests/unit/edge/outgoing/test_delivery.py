@@ -36,6 +36,7 @@ HOST, OTHER_HOST = "127.0.0.41", "127.0.0.42"
 
 
 @pytest.mark.spec("QB-2.1.1-03", "QB-3.1.7.4-01", "MQ-2.2.19.2-02", "MQ-2.2.19.2-07")
+@pytest.mark.spec("QB-3.1.5.5.2-01")
 def test_messages_of_every_kind_arrive_once_with_their_numbers() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -242,6 +243,7 @@ def test_a_final_ack_ends_the_message_that_its_body_names() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.5.5.3-01")
 def test_recoverable_messages_are_journaled_when_their_session_acknowledged_them() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

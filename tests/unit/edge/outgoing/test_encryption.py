@@ -487,6 +487,15 @@ def test_the_configuration_prefers_ciphers_and_the_level_chooses_the_key(
         assert len(key) == size
         if level == PrivacyLevel.ENHANCED:
             assert key.endswith(bytes(11)), "40 bits of it are random"
+            # That is for RC2, and where it is configured: 128 bits otherwise.
+            by_default = BodyEncryption(directory, lambda: 0.0, EncryptionPolicy())
+            for one, cipher in ((encryption, Algorithm.RC4), (by_default, Algorithm.RC2)):
+                whole = leaving(one, level, cipher)
+                assert whole.properties.encryption_algorithm == cipher
+                key = unwrapped(key_of(whole), PrivacyLevel.ENHANCED, cipher, own).key
+                assert len(key) == 16
+                assert any(key[5:])
+            assert leaving(by_default, level, 0).properties.encryption_algorithm == Algorithm.RC4
     for level in expected:
         others = {one: key for one, key in KEYS.items() if one != level}
         know_peer(world, keys=others)

@@ -84,6 +84,7 @@ def test_a_peer_that_does_not_run_is_tried_again() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.5.9-03")
 def test_what_a_second_session_sent_is_sent_again_without_an_order_ack() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -232,13 +233,18 @@ def test_a_peer_that_answers_with_another_guid_gets_nothing() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.3.12.25-03", "QB-3.1.6.1-01")
+@pytest.mark.spec("MQ-2.3.12.25-03", "QB-3.1.6.1-01", "QB-3.1.5.2.1-02")
 def test_a_host_that_nobody_knows_is_looked_up_again() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send("DIRECT=OS:far\\q", 3)
             await until(lambda: last_status(cluster, queue) is ConnectionStatus.DNS_FAILURE)
             assert state(cluster, queue) is OutgoingState.NEED_VALIDATION
+            # Not at once, but when the timer says so.
+            await settled()
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert len(report.connection_history) == 1
             cluster.names.known["far"] = ["127.0.0.45", HOST]
             await cluster.retry(queue)
             await until(
@@ -739,7 +745,7 @@ def test_what_peers_named_has_connection_attempts_of_its_own(
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.5.4.2-01", "QB-3.1.5.9-02")
+@pytest.mark.spec("QB-3.1.5.4.2-01", "QB-3.1.5.9-02", "QB-3.1.5.3.2-04")
 def test_what_became_of_a_connection_is_told_step_by_step() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

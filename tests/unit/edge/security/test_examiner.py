@@ -87,6 +87,7 @@ def desk() -> Desk:
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-02", "QB-3.1.5.8.3-03", "QB-3.1.5.8.3-04", "DM-5.1-01")
+@pytest.mark.spec("QB-3.1.5.8.3-16")
 @pytest.mark.parametrize("version", SignatureVersion)
 def test_a_registered_sender_is_known_by_its_signature(
     desk: Desk, version: SignatureVersion
@@ -258,7 +259,7 @@ def test_hashes_that_count_by_default_and_where_they_are_configured(desk: Desk) 
     assert hashed.default == HashAlgorithm.SHA512, "what a sender signs with"
 
 
-@pytest.mark.spec("MQ-2.2.20.6-15", "DM-3.1.1.12-41", "MQ-2.2.20.6-03")
+@pytest.mark.spec("MQ-2.2.20.6-15", "DM-3.1.1.12-41", "MQ-2.2.20.6-03", "QB-3.1.5.8.3-16")
 def test_a_queue_manager_signs_with_a_key_of_the_directory(desk: Desk) -> None:
     security = SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=PEER)
     message = signed(plain(), security=security, bits=1024)

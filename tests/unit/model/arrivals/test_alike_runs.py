@@ -144,7 +144,7 @@ def test_messages_of_one_lane_that_are_not_alike_follow_their_sequence(world: Wo
 # Order and time ----------------------------------------------------------------------------
 
 
-@pytest.mark.spec("MQ-2.2.19.1-06", "MQ-2.2.19.1-07")
+@pytest.mark.spec("MQ-2.2.19.1-06", "MQ-2.2.19.1-07", "DM-3.1.7.1.32-01")
 def test_a_run_has_one_priority_and_none_in_transactions(world: World) -> None:
     orders, exact = world.create("orders"), world.create("exact", transactional=True)
     world.arrive(*[packet(n, priority=n // 4) for n in range(32)])

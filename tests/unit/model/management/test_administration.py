@@ -232,6 +232,8 @@ def test_defaults_of_a_queue(world: World) -> None:
     assert world.stats(record.queue_id).total_bytes == 0
     journal = world.record(record.journal_queue)
     assert (journal.kind, journal.parent_queue) == (QueueKind.JOURNAL, record.queue_id)
+    assert journal.pathname == "vhost\\orders;JOURNAL"
+    assert journal.qualified_pathname == "vhost.example\\orders;JOURNAL"
     private = world.record(world.create("private$\\inbox"))
     assert private.queue_type is QueueType.PRIVATE
     assert private.pathname == "vhost\\private$\\inbox"
@@ -239,7 +241,10 @@ def test_defaults_of_a_queue(world: World) -> None:
     dead_letters = world.record(world.manager_queue("system_deadletter_queue"))
     assert dead_letters.queue_type is QueueType.SYSTEM
     _, subqueue = world.client().open(ORDERS + ";later", MOVE)
-    assert world.record(subqueue).journal_queue == 0
+    later = world.record(subqueue)
+    assert later.journal_queue == 0
+    assert later.pathname == "vhost\\orders;later"
+    assert later.qualified_pathname == "vhost.example\\orders;later"
 
 
 @pytest.mark.spec("DM-3.1.7.1.3-04", "DM-3.1.7.1.3-13")
@@ -400,6 +405,14 @@ def status_of(client: ClientInWorld, name: str, access: int, share: int = NONE) 
         ((RECEIVE, NONE), (RECEIVE, DENY), False),
         ((RECEIVE, NONE), (RECEIVE, NONE), True),
         ((SEND, NONE), (RECEIVE, DENY), True),
+        ((RECEIVE, NONE), (PEEK, DENY), False),
+        ((RECEIVE, NONE), (PEEK, NONE), True),
+        ((PEEK, DENY), (RECEIVE, DENY), False),
+        ((PEEK, DENY), (PEEK, DENY), True),
+        ((PEEK, NONE), (RECEIVE, DENY), True),
+        ((PEEK, DENY), (SEND, NONE), True),
+        ((MOVE, DENY), (RECEIVE, NONE), False),
+        ((MOVE, NONE), (RECEIVE, DENY), False),
     ],
 )
 def test_sharing(

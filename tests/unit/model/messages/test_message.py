@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from qm.model.messages.message import (
+    AUTHENTICATION_LEVELS,
     PROVIDER_BASE,
     PROVIDER_ENHANCED,
     AdministrationQueueType,
@@ -27,9 +28,11 @@ from qm.model.messages.packets import (
 from qm.names.errors import QueueNameError
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.headers.base_header import FLAG_PR
 from qm.wire.headers.debug_header import DebugHeader
 from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
 from qm.wire.headers.security_header import SecurityHeader, write_security_header
+from qm.wire.headers.user_header import FLAG_SH
 from qm.wire.message_class import MessageClass
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import ObjectId, TxSequenceId
@@ -223,6 +226,9 @@ def test_a_plain_message_has_the_headers_that_every_packet_has() -> None:
     assert packet.properties.message_body == b"body"
     assert write_user_message(construct_user_message_packet(MESSAGE)) == raw
     assert again(MESSAGE) == MESSAGE
+    # A level is of a signature, which none of these headers carries.
+    for level in AUTHENTICATION_LEVELS:
+        assert deserialize_message_from_buffer(raw, authentication_level=level) == MESSAGE
 
 
 @pytest.mark.spec("DM-3.1.7.1.30-02", "DM-3.1.7.1.32-09", "DM-3.1.7.1.31-05", "DM-3.1.7.1.32-01")
@@ -248,6 +254,15 @@ def test_a_transaction_identifier_makes_a_message_transactional() -> None:
     assert (header.is_final_ack_wanted, header.is_first, header.is_last) == (True,) * 3
     assert header.connector_qm_guid == b"Q" * 16
     assert packet.priority == 0
+    raw = bytearray(serialize_message_to_buffer(message))
+    assert raw[2] & FLAG_PR == 0
+    raw[2] |= 5  # what a receiver ignores
+    assert parse_user_message(raw, 0, len(raw))[0].priority == 0
+    assert deserialize_message_from_buffer(bytes(raw)).priority == 0
+    for priority in range(8):
+        plain = with_(priority=priority)
+        assert serialize_message_to_buffer(plain)[2] & FLAG_PR == priority
+        assert again(plain) == plain
     assert again(message) == msgspec.structs.replace(message, priority=0)
     for off in ("final_ack_required", "first_in_transaction", "last_in_transaction"):
         other = msgspec.structs.replace(message, priority=0, **{off: False})
@@ -295,6 +310,12 @@ def test_tracing_and_lists_of_queues() -> None:
     "DM-3.1.7.1.30-03", "DM-3.1.7.1.32-06", "DM-3.1.7.1.32-08", "DM-3.1.7.1.31-04", "DM-3.1.1.12-45"
 )
 def test_authentication_needs_the_security_header() -> None:
+    for level in AuthenticationLevel:
+        raw = serialize_message_to_buffer(with_(authentication_level=level))
+        user_flags = unpack_from("<I", raw, 16 + 44)[0]
+        assert bool(user_flags & FLAG_SH) is (level is not AuthenticationLevel.NONE)
+        security = parse_user_message(raw, 0, len(raw))[0].security
+        assert (security is None) is (level is AuthenticationLevel.NONE)
     bare = packet_of(with_(authentication_level=AuthenticationLevel.SIG20)).security
     assert bare is not None
     assert bare.provider_info == b"\1\0\0\0" + (PROVIDER_BASE + "\0").encode("utf-16-le")
@@ -373,6 +394,8 @@ def test_flags_of_the_security_header() -> None:
     for level in (PrivacyLevel.BASE, PrivacyLevel.ENHANCED, PrivacyLevel.ADVANCED):
         assert flags(privacy_level=level) & 0x0020
     assert not flags(authentication_provider_type=7) & 0x0040
+    assert not flags(authentication_provider_name=PROVIDER_ENHANCED) & 0x0040
+    assert not flags(authentication_provider_type=24, authentication_provider_name="own") & 0x0040
     assert [kind.name for kind in SenderIdentifierType] == [
         "NONE",
         "SID",

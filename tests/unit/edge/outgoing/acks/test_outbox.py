@@ -134,7 +134,11 @@ def test_the_way_back_follows_from_the_name_that_was_used() -> None:
             assert private.queue_manager_address == PEER_GUID
             cluster.advance(0.6)
             await until(lambda: len(cluster.hub.late) == 4)
-            assert len(order_acks(cluster.hub.late_messages())) == 2
+            told = order_acks(cluster.hub.late_messages())
+            assert {(one.destination_queue, one.queue_manager_address) for one in told} == {
+                (order_queue_at(HOST), GUID_NULL), (ORDER_QUEUE, PEER_GUID),
+            }  # fmt: skip
+            assert len(told) == 2
             for message in cluster.hub.late_messages():
                 header, properties = message.user_header, message.properties
                 assert message.priority == 0
@@ -579,6 +583,18 @@ def test_with_the_timer_an_order_ack_follows_half_a_second_after_the_last_messag
             await until(lambda: cluster.hub.late)
             (told,) = order_acks(cluster.hub.late_messages())
             assert told.tx_sequence_number == 3
+            # So does one that is refused for good, here since it was on its way for too long.
+            cluster.hub.answer(is_delivered=True)
+            sent_s = cluster.world.now_ms // 1000 - 60
+            refused = arrive(cluster, 4, to="orders", time_to_reach_queue=5, sent_time=sent_s)
+            assert refused == MessageClass.NACK_REACH_QUEUE_TIMEOUT
+            cluster.advance(0.49)
+            await settled()
+            assert not order_acks(cluster.hub.late_messages())
+            cluster.advance(0.02)
+            await until(lambda: order_acks(cluster.hub.late_messages()))
+            (told,) = order_acks(cluster.hub.late_messages())
+            assert told.tx_sequence_number == 4
             assert [one.is_recoverable for one in order_acks(cluster.hub.late_messages())] == [
                 False
             ]
