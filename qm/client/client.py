@@ -14,7 +14,7 @@ import msgspec
 
 from qm.client import names
 from qm.client.calls import Calls, Tls
-from qm.client.errors import ClientError, MqError, NotOpen, has_ended
+from qm.client.errors import ClientError, MqError, NotOpen, Unavailable, has_ended
 from qm.client.memory import Memory
 from qm.client.message import Message, Sent
 from qm.client.queue import Queue
@@ -92,7 +92,8 @@ class Client:
         self._transactions = 0
         self._renewing: asyncio.Task[None] | None = None
         self.recovered: list[RecoveredSend] = []
-        """Sends of an earlier process, completed by `open`."""
+        """Sends of an earlier process, completed by `open`, and ones of this process, with a
+        memory, that were interrupted: they are completed within a third of `lease_s`."""
 
     @property
     def main(self) -> Session:
@@ -117,8 +118,8 @@ class Client:
         try:
             session = await self._session(self.client_id)
             session.take_unread()
-            for number, payload in self._memory.sends(self.client_id).items():
-                await self._recover(session, number, payload)
+            for payload in self._memory.sends(self.client_id).values():
+                await self._recover(session, data_pb2.SendRequest.FromString(payload))
         except BaseException:
             await self.wire.close()
             raise
@@ -204,9 +205,11 @@ class Client:
         self._drop(queue.session)
         for names_closed in self._lent.values():
             names_closed.add(queue.name)
-        for session in list(self._idle):
-            await session.close_shared(queue.name)
         await queue.close(confirm=confirm)
+        for session in list(self._idle):
+            # Its lease may have ended, or the queue was deleted.
+            with contextlib.suppress(ClientError):
+                await session.close_shared(queue.name)
 
     # Sending -------------------------------------------------------------------------------
 
@@ -248,7 +251,7 @@ class Client:
             self._idle.append(session)
 
     def discard(self, session: Session) -> None:
-        """Take back a session that has ended: no other transaction gets it."""
+        """Take back a session that has ended, or is to end: no other transaction gets it."""
         self._drop(session)
 
     # ---------------------------------------------------------------------------------------
@@ -305,12 +308,14 @@ class Client:
                 ),
             )
 
-    async def _recover(self, session: Session, number: int, payload: bytes) -> None:
-        request = data_pb2.SendRequest.FromString(payload)
+    async def _recover(self, session: Session, request: data_pb2.SendRequest) -> None:
+        number = request.request.number
         labels = tuple(message.properties.label for message in request.messages)
         targets = tuple(request.messages[0].targets)
         try:
             sent = await ask(session, request)
+        except Unavailable:
+            raise
         except ClientError as error:
             self.recovered.append(RecoveredSend(number, targets, labels, (), error))
         else:
@@ -325,6 +330,18 @@ class Client:
                 except ClientError as error:
                     if has_ended(error):
                         await self._ended(client_id, session)
+                else:
+                    await self._complete(session)
+
+    async def _complete(self, session: Session) -> None:
+        """Repeat sends that were interrupted, as the next process of this client would: until then
+        no later result is confirmed, and the cluster keeps so many at most.
+        """
+        for request in list(session.interrupted.values()):
+            try:
+                await self._recover(session, request)
+            except Unavailable:
+                return  # the next round tries it again
 
     async def _ended(self, client_id: str, session: Session) -> None:
         """A lease ended while no node was reached, or an operator closed the session."""

@@ -7,12 +7,13 @@ was interrupted, by a cancelled task or by a cluster that did not answer, is rep
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from qm.client.errors import ClientError, InvalidArgument, Unavailable
+from qm.client.errors import CallFailed, ClientError, InvalidArgument, NotAllowed, Unavailable
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.numbers import in_parts
@@ -35,6 +36,9 @@ NOTHING_THERE: Final = frozenset(
     }
 )
 """Statuses of a read that only mean that there was no message."""
+UNDECIDED: Final = (Unavailable, CallFailed, NotAllowed)
+"""A node did not answer a read, or refused to carry it out. An earlier attempt of the same call, at
+another node, may have taken messages all the same."""
 _WAITED_IN_VAIN: Final = (
     ErrorCode.MQ_ERROR_IO_TIMEOUT,
     # The node is stopping, or the wait was cancelled: another node continues it.
@@ -98,28 +102,36 @@ class Reader:
         self._unfinished: list[data_pb2.ReceiveRequest] = []
         # Numbers whose messages the application has and may still be processing.
         self._held: list[tuple[int, int]] = []
+        # What an interrupted read took beyond what was asked for since.
+        self._kept: deque[ReceivedMessage] = deque()
 
     def confirm(self) -> None:
         """Confirm everything that the application has received so far."""
+        kept = {message.number for message in self._kept}
         for first, count in self._held:
-            self._session.numbers.finish(first, count)
-        self._held.clear()
+            for number in range(first, first + count) if kept else ():
+                if number not in kept:
+                    self._session.numbers.finish(number)
+            if not kept:
+                self._session.numbers.finish(first, count)
+        self._held = [(number, 1) for number in sorted(kept)]
 
     async def read(
         self, selection: Selection, count: int, timeout_s: float, *, is_two_phase: bool = False
     ) -> Found:
         """Return at most `count` messages, and the status that says why there are no more.
 
-        Waits `timeout_s` for the first one. Messages of an interrupted read come first, and may be
-        more than `count`.
+        Waits `timeout_s` for the first one. Messages of an interrupted read come first.
         """
         count = min(count, RECEIVE_MAX_COUNT)
         self._adopt()
-        while self._unfinished:
+        while self._unfinished and not self._kept:
             messages, _ = await self._ask(self._unfinished.pop(0), is_recovering=True)
             if messages:
-                return messages, MQ_OK
+                return self._some_of(messages, count), MQ_OK
         self.confirm()
+        if self._kept:
+            return self._some_of((), count), MQ_OK
 
         async def ask(wait_s: float) -> Found:
             first = self._session.numbers.take(count)
@@ -150,7 +162,7 @@ class Reader:
                 return [], MQ_OK
             raise
         except ClientError as error:
-            if isinstance(error, Unavailable):
+            if isinstance(error, UNDECIDED):
                 self._unfinished.append(request)
             else:
                 self._session.numbers.finish(first, count)
@@ -165,6 +177,11 @@ class Reader:
         else:
             self._session.numbers.finish(first, count)
         return messages, status
+
+    def _some_of(self, messages: Iterable[ReceivedMessage], count: int) -> list[ReceivedMessage]:
+        """Return `count` messages, and keep the others for the next reads."""
+        self._kept.extend(messages)
+        return [self._kept.popleft() for _ in range(min(count, len(self._kept)))]
 
     def _adopt(self) -> None:
         """Request again what an earlier process, or a stream, may have received."""

@@ -121,6 +121,7 @@ async def ask(
 ) -> list[Sent]:
     """Make a request with numbers of its own; it takes effect once, however often it is sent."""
     first, count = request.request.number, len(request.messages)
+    session.interrupted.pop(first, None)
     is_known = False
     try:
         reply = await _call(session, request)
@@ -131,9 +132,11 @@ async def ask(
     finally:
         if is_known:
             session.memory.end_send(session.client_id, first)
-        if is_known or not session.memory.is_kept:
-            # Otherwise the next process of this client repeats it and needs the result.
+        if is_known or not session.memory.is_kept or request.transaction:
             session.numbers.finish(first, count)
+        else:
+            # This client repeats it, or its next process, and needs the result.
+            session.interrupted[first] = request
     sent: list[Sent] = []
     for message, result in zip(request.messages, reply.results, strict=False):
         if result.status != MQ_OK:

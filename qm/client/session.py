@@ -78,6 +78,8 @@ class Session:
         self.unread: list[tuple[int, int]] = []
         """Runs (first, count) of numbers that may have messages which the application has not seen:
         from before this process, or from a stream that was left."""
+        self.interrupted: dict[int, data_pb2.SendRequest] = {}
+        """Sends, by number, that the memory holds and nobody waits for any more."""
         self._opened: dict[tuple[str, int, int], Opened] = {}
         self._resumed: set[tuple[str, int, int]] = set()
 
@@ -216,6 +218,11 @@ class Session:
         """Whether the session has a queue open."""
         opened = self._opened.get((queue, access, share_mode))
         return opened is not None and opened.handle != 0
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether an opening is under way, or was interrupted."""
+        return any(not opened.handle for opened in self._opened.values())
 
     async def close_shared(self, queue: str) -> None:
         """Close the handles that transactions left open of a queue that the application closes."""

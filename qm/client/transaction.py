@@ -17,6 +17,7 @@ from qm.client.reading import (
     FOREVER_S,
     NOTHING_THERE,
     RECEIVE_MAX_COUNT,
+    UNDECIDED,
     Found,
     Selection,
     receive,
@@ -55,7 +56,7 @@ class Lender(Protocol):
         """Take back the session of a transaction that has ended."""
 
     def discard(self, session: Session) -> None:
-        """Take back a session that has ended: no other transaction gets it."""
+        """Take back a session that has ended, or is to end: no other transaction gets it."""
 
 
 class Transaction:
@@ -76,6 +77,8 @@ class Transaction:
         self._opened: list[Opened] = []
         self._unfinished: list[data_pb2.ReceiveRequest] = []
         """Reads that were interrupted: the cluster may have taken messages for them."""
+        self._kept: dict[int, list[ReceivedMessage]] = {}
+        """By handle: what they took beyond what was asked for since."""
         self.outcome: Outcome | None = None
         """None until the transaction has ended."""
 
@@ -139,11 +142,14 @@ class Transaction:
         """Take at most `count` messages; it waits for the first one only."""
         session, opened = await self._reader(queue)
         count = min(count, RECEIVE_MAX_COUNT)
+        kept = self._kept.setdefault(opened.handle, [])
         for unfinished in [one for one in self._unfinished if one.handle == opened.handle]:
-            self._unfinished.remove(unfinished)
-            messages, _ = await self._read(session, unfinished)
-            if messages:
-                return messages
+            if not kept:
+                self._unfinished.remove(unfinished)
+                kept += (await self._read(session, unfinished))[0]
+        if kept:
+            given, kept[:] = kept[:count], kept[count:]
+            return given
 
         async def ask(wait_s: float) -> Found:
             first = session.numbers.take(count)
@@ -167,7 +173,7 @@ class Transaction:
     async def _read(self, session: Session, request: data_pb2.ReceiveRequest) -> Found:
         try:
             found = await receive(session, request)
-        except (Unavailable, asyncio.CancelledError):
+        except (*UNDECIDED, asyncio.CancelledError):
             request.timeout_ms = 0
             self._unfinished.append(request)
             raise
@@ -183,7 +189,7 @@ class Transaction:
 
         It aborts instead if a read that was interrupted took a message that nobody has seen.
         """
-        if self.outcome is None and await self._has_unseen():
+        if await self._has_unseen():
             await self.abort()
             raise MqError(
                 ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
@@ -192,8 +198,10 @@ class Transaction:
         await self._end(Outcome.COMMITTED, commits=True)
 
     async def _has_unseen(self) -> bool:
-        """Close interrupted reads; whether one of them took a message."""
+        """Close interrupted reads; whether they took a message that was not asked for since."""
         session = self._session
+        if any(self._kept.values()):
+            return True
         while session is not None and self._unfinished:
             request = self._unfinished[0]
             first, count = request.request.number, request.count
@@ -285,6 +293,9 @@ class Transaction:
         self.outcome = outcome
         try:
             await self._close_shared(session)
+            if self._is_lent and session.is_opening:
+                with contextlib.suppress(ClientError):  # its lease does the same
+                    await session.close()
         finally:
             self._leave(outcome)
 
@@ -297,7 +308,10 @@ class Transaction:
         """Close queues that were left open for the next transaction, if the application closed
         them before this one ended: others may want them for themselves.
         """
-        for name in self._lender.closed_queues(session):
+        closed: set[str] = set()
+        while left := set(self._lender.closed_queues(session)) - closed:  # more meanwhile
+            name = min(left)
+            closed.add(name)
             with contextlib.suppress(ClientError):  # such as one that was deleted
                 await session.close_shared(name)
 
@@ -306,8 +320,13 @@ class Transaction:
         while self._unfinished and self._session is not None:
             request = self._unfinished.pop()
             self._session.numbers.finish(request.request.number, request.count)
+        self._kept.clear()
         if self._is_lent and self._session is not None:
-            self._lender.give_back(self._session)
+            if self._session.is_opening:
+                # Nobody asks again: its number would keep all later ones from being confirmed.
+                self._lender.discard(self._session)
+            else:
+                self._lender.give_back(self._session)
             self._is_lent = False
 
     async def __aenter__(self) -> "Transaction":
