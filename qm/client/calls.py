@@ -14,7 +14,7 @@ import msgspec
 from grpc import aio
 
 from qm.client.endpoints import cause_of, full_endpoint
-from qm.client.errors import ClientError, Unavailable, error_of
+from qm.client.errors import OF_A_NODE, ClientError, Unavailable, error_of, is_unsent
 from qm.pb import control_pb2_grpc, data_pb2_grpc
 
 logger = logging.getLogger(__name__)
@@ -236,13 +236,15 @@ class Calls:
         """Make a call that is safe to repeat; `wait_s` is how long its answer may rightly take.
         `session_epoch`: of the session that it is for.
 
-        Raises ClientError; Unavailable when no node answered within `wait_s` + `deadline_s`.
+        Raises ClientError; Unavailable when no node answered within `wait_s` + `deadline_s`, or one
+        refuses what another that was asked before may have carried out.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s + deadline_s
         own = ((CALL_ID_KEY, uuid4().hex), *session_metadata(session_epoch))
         metadata = (*own, *self._metadata)
         pause = _PAUSE_FIRST_S
+        may_be_done = False
         if not self._has_answered:
             await self.reach()
         for attempt in range(1, 1 << 31):
@@ -256,10 +258,15 @@ class Calls:
                 error = error_of(failure)
                 if error is not None:
                     self._has_answered = True
+                    if may_be_done and isinstance(error, OF_A_NODE):
+                        raise Unavailable(
+                            f"{error}; a node that was asked before may have carried it out"
+                        ) from error
                     raise error from None
                 if not self._has_answered and (cause := await self._cause(self._at)):
                     # Such as a certificate that the node refuses once it has been connected.
                     raise Unavailable(cause) from None
+                may_be_done = may_be_done or not is_unsent(failure)
                 self.leave(stubs)
                 if loop.time() + pause >= end:
                     raise self._unavailable(failure) from None

@@ -142,6 +142,15 @@ class CallFailed(ClientError):
         """Name of the gRPC status."""
 
 
+OF_A_NODE: Final = (CallFailed, NotAllowed, QuotaExceeded)
+"""Refusals of one node: another one may have carried out the same call before."""
+
+
+def is_unsent(failure: grpc.aio.AioRpcError) -> bool:
+    """Return whether a call is known to have reached no node."""
+    return (failure.details() or "").startswith(_UNSENT)
+
+
 def check_status(code: int, about: Subject = NOTHING) -> None:
     """Raise MqError for a status that is a failure."""
     if code & 0x8000_0000:
@@ -228,5 +237,7 @@ _TOLD: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType(
 )
 """What belongs into a text besides the queue."""
 _KNOWN = frozenset(ErrorCode)
+_UNSENT = "failed to connect to all addresses"
+"""Details that gRPC gives where there was no connection; with others a call may have been sent."""
 _BROKEN_OFF = "Internal error from Core"
 """Details that grpc.aio gives when a stream's peer vanished during a write."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from qm.client.errors import CallFailed, ClientError, InvalidArgument, NotAllowed, Unavailable
+from qm.client.errors import ClientError, InvalidArgument, Unavailable
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.numbers import in_parts
@@ -36,9 +36,6 @@ NOTHING_THERE: Final = frozenset(
     }
 )
 """Statuses of a read that only mean that there was no message."""
-UNDECIDED: Final = (Unavailable, CallFailed, NotAllowed)
-"""A node did not answer a read, or refused to carry it out. An earlier attempt of the same call, at
-another node, may have taken messages all the same."""
 _WAITED_IN_VAIN: Final = (
     ErrorCode.MQ_ERROR_IO_TIMEOUT,
     # The node is stopping, or the wait was cancelled: another node continues it.
@@ -107,14 +104,15 @@ class Reader:
 
     def confirm(self) -> None:
         """Confirm everything that the application has received so far."""
-        kept = {message.number for message in self._kept}
+        kept = sorted(message.number for message in self._kept)
         for first, count in self._held:
-            for number in range(first, first + count) if kept else ():
-                if number not in kept:
-                    self._session.numbers.finish(number)
-            if not kept:
-                self._session.numbers.finish(first, count)
-        self._held = [(number, 1) for number in sorted(kept)]
+            begin = first
+            for number in kept:
+                if begin <= number < first + count:
+                    self._session.numbers.finish(begin, number - begin)
+                    begin = number + 1
+            self._session.numbers.finish(begin, first + count - begin)
+        self._held = [(number, 1) for number in kept]
 
     async def read(
         self, selection: Selection, count: int, timeout_s: float, *, is_two_phase: bool = False
@@ -162,7 +160,7 @@ class Reader:
                 return [], MQ_OK
             raise
         except ClientError as error:
-            if isinstance(error, UNDECIDED):
+            if isinstance(error, Unavailable):
                 self._unfinished.append(request)
             else:
                 self._session.numbers.finish(first, count)

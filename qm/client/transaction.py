@@ -17,7 +17,6 @@ from qm.client.reading import (
     FOREVER_S,
     NOTHING_THERE,
     RECEIVE_MAX_COUNT,
-    UNDECIDED,
     Found,
     Selection,
     receive,
@@ -173,7 +172,7 @@ class Transaction:
     async def _read(self, session: Session, request: data_pb2.ReceiveRequest) -> Found:
         try:
             found = await receive(session, request)
-        except (*UNDECIDED, asyncio.CancelledError):
+        except (Unavailable, asyncio.CancelledError):
             request.timeout_ms = 0
             self._unfinished.append(request)
             raise

@@ -260,22 +260,18 @@ def test_session_acknowledgements_release_no_transactional_message() -> None:
     event = driven.event(AcksReceived)
     assert event.released == [4]
     assert event.retained == [1, 2, 3]
-    # Nor where kinds are mixed in what leaves together.
-    kinds = (KIND_TRANSACTIONAL, KIND_EXPRESS, KIND_RECOVERABLE)
-    mixed = [packet for k, kind in enumerate(kinds) for packet in messages(5 + k, 1, kind)]
-    driven.session.offer(range(5, 8), mixed)
-    driven.out()
-    driven.feed(ack(7, 5, 0b11))
-    event = driven.event(AcksReceived)
-    assert (event.released, event.retained) == ([6, 7], [5])
-    # Also where all that leaves together is recoverable, and the peer names all of it.
-    kinds = (KIND_RECOVERABLE, KIND_TRANSACTIONAL, KIND_RECOVERABLE)
-    mixed = [packet for k, kind in enumerate(kinds) for packet in messages(8 + k, 1, kind)]
-    driven.session.offer(range(8, 11), mixed)
-    driven.out()
-    driven.feed(ack(10, 7, 0b111))
-    event = driven.event(AcksReceived)
-    assert (event.released, event.retained) == ([8, 10], [9])
+    # Nor where kinds are mixed in what leaves together, or the peer names all of it.
+    transactional, express, recoverable = KIND_TRANSACTIONAL, KIND_EXPRESS, KIND_RECOVERABLE
+    for first, kinds, acked, released, retained in (
+        (5, (transactional, express, recoverable), ack(7, 5, 0b11), [6, 7], [5]),
+        (8, (recoverable, transactional, recoverable), ack(10, 7, 0b111), [8, 10], [9]),
+    ):
+        mixed = [packet for k, kind in enumerate(kinds) for packet in messages(first + k, 1, kind)]
+        driven.session.offer(range(first, first + 3), mixed)
+        driven.out()
+        driven.feed(acked)
+        event = driven.event(AcksReceived)
+        assert (event.released, event.retained) == (released, retained)
 
 
 @pytest.mark.spec("QB-3.1.5.5.1-02", "QB-3.1.1.6-01")

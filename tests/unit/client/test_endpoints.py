@@ -9,13 +9,15 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import grpc
 import msgspec
 import pytest
+from grpc import aio
 
 from qm.api.gate.identity import Role
 from qm.client.calls import Calls, Tls
 from qm.client.endpoints import API_PORT, cause_of, full_endpoint
-from qm.client.errors import Unavailable
+from qm.client.errors import CallFailed, Unavailable
 from qm.node.config import schema
 from qm.node.upkeep.pki import create_authority, issue
 from qm.pb import control_pb2
@@ -151,5 +153,26 @@ def test_calls_end_with_the_causes_when_no_node_is_reached(node: tuple[str, Tls]
         assert await ask([closed[0], endpoint], 20.0) == endpoint
         async with listening(None) as mute:
             assert "within 0.2 s" in await ask([mute], 0.2)
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_counts_where_nobody_was_reached_before(node: tuple[str, Tls]) -> None:
+    """gRPC tells a call that was never sent from one whose connection broke."""
+    endpoint, tls = node
+
+    async def refuse(_request: object, **_options: object) -> control_pb2.ClusterStatus:
+        raise aio.AioRpcError(
+            grpc.StatusCode.RESOURCE_EXHAUSTED, aio.Metadata(), aio.Metadata(), "too many calls", ""
+        )
+
+    async def scenario() -> None:
+        calls = Calls([f"{HOST}:{free_port()}", endpoint], tls)
+        with pytest.raises(CallFailed, match="too many calls"):
+            await calls.call(
+                lambda stubs: refuse if calls.endpoint == endpoint else stubs.cluster.GetStatus,
+                control_pb2.GetStatusRequest(),
+            )
+        await calls.close()
 
     asyncio.run(scenario())
