@@ -148,10 +148,7 @@ def heartbeat(state: State, leader: NodeId, body: Heartbeat) -> None:
     if state.agrees_to(body.commit):
         state.commit_to(body.commit)
     elif body.commit > state.agreed_at_most():
-        if state.is_named():
-            owe(state, body.commit)
-        else:
-            state.counters.id_reused += 1  # an earlier log of this id acknowledged these entries
+        owe(state, body.commit)
     state.send(leader, HeartbeatReply(_echo(state, body.read_context), state.applied))
 
 

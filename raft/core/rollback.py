@@ -60,9 +60,11 @@ def forgive(state: State, node: NodeId, progress: Progress, body: AppendReply, p
 
 def owe(state: State, index: int) -> None:
     """Note that this replica once acknowledged entries up to `index`, which are committed, and that
-    its log ends before, or holds others.
+    its log ends before, or holds others. One that no configuration names had another log before.
     """
-    if not state.owes():
+    if not state.is_named():
+        state.counters.id_reused += 1
+    elif not state.owes():
         state.rolled_back.append(RolledBack(state.node, index, state.agreed_at_most()))
     state.owed = max(state.owed, index)
 

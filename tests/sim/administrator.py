@@ -54,9 +54,17 @@ class Administrator:
         if alarm.kind is AlarmKind.DISK_FULL:
             self._later(FULL_RETRY_US, host.space_returned)
         elif alarm.kind is AlarmKind.ID_REUSED:
-            raise Violation(f"{host.node} takes itself for another that had this id")
+            self._is_unnamed(host)
         elif alarm.kind is AlarmKind.ROLLED_BACK and host.node not in self.world.faults.copies.told:
             raise Violation(f"{host.node} takes its disk for an older copy")
+
+    def _is_unnamed(self, host: "Host") -> None:
+        """A disk that was set back to a time before the group knew the machine is a lost one."""
+        if host.node not in self.world.faults.copies.told:
+            raise Violation(f"{host.node} takes itself for another that had this id")
+        self.world.say("unnamed", host.node)
+        host.is_lost = True
+        self.world.faults.impaired.add(host.node)
 
     def leads(self, host: "Host") -> None:
         """A new leader: a bad time to change the members."""

@@ -466,13 +466,18 @@ class Checker:
             raise Violation(f"{host.node} computed another result at {index} than the model")
 
     def _advance_model(self, host: "Host", shadow: Shadow, index: int) -> None:
-        """Entries that a process applied in its last breath are seen only now."""
-        term_now = host.replica_now.term
-        for missing in range(self.model.index + 1, index + 1):
-            term = shadow.terms.get(missing)
-            if term is None:
-                raise Violation(f"{host.node} applied {index} without having {missing}")
-            self.model.apply(self.entries[missing, term][0], term_now)
+        """Entries that a process applied in its last breath are seen only now, by what follows:
+        this log may begin behind them.
+        """
+        term = shadow.terms[index]
+        unseen = []
+        for missing in range(index, self.model.index, -1):
+            if (missing, term) not in self.entries:
+                raise Violation(f"{host.node} applied {index} behind {missing} that nobody had")
+            entry, term = self.entries[missing, term]
+            unseen.append(entry)
+        for entry in reversed(unseen):
+            self.model.apply(entry, host.replica_now.term)
 
     def _drain_trace(self, host: "Host") -> None:
         machine = host.machine

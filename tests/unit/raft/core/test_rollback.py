@@ -2,12 +2,17 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
+from raft.core.membership import encode_configuration
 from raft.core.state import RolledBack
 from raft.types import (
     Append,
     AppendReply,
+    Configuration,
+    Entry,
+    EntryKind,
     HardState,
     Heartbeat,
     HeartbeatReply,
@@ -25,10 +30,12 @@ from tests.unit.raft.core.group import (
     Group,
     Member,
     bodies,
+    entry,
     envelope,
 )
 
 ENTRIES = 10
+ABC = Configuration(("a.1", "b.1", "c.1"))
 
 
 def copy_of(member: Member) -> tuple[object, ...]:
@@ -220,6 +227,32 @@ def test_until_it_is_healed_it_neither_votes_nor_campaigns() -> None:
     assert bodies(sent, PreVoteReply) == [PreVoteReply(False, False)]
     assert bodies(sent, VoteReply) == [VoteReply(False)]
     assert c.core.role is Role.FOLLOWER
+
+
+def test_an_empty_log_under_an_old_id_votes_no_sooner() -> None:
+    """It learns from its log that it is a voter, before it has what it acknowledged (seed 8554)."""
+    wiped = Member("c.1", Configuration(()))
+    wiped.core.receive(envelope("a", "c", 2, Heartbeat(4, 0)))
+    founding = Configuration(("a.1", "b.1"))
+    joined = msgspec.structs.replace(founding, learners=("c.1",))
+    log = (
+        Entry(1, 1, EntryKind.CONFIG, encode_configuration(founding)),
+        Entry(2, 1, EntryKind.CONFIG, encode_configuration(joined)),
+        Entry(3, 1, EntryKind.CONFIG, encode_configuration(ABC)),
+        entry(4, 2),
+    )
+    wiped.core.receive(envelope("a", "c", 2, Append(0, 0, 3, log[:3])))
+    wiped.pump()
+    assert wiped.core.configuration == ABC
+    wiped.core.receive(envelope("b", "c", 3, Vote(9, 2, True)))
+    wiped.pump()
+    assert (wiped.hard_state.vote, wiped.core.owed) == (None, 4)
+    assert (wiped.core.counters.id_reused, wiped.core.take_rolled_back()) == (1, ())
+    wiped.core.receive(envelope("a", "c", 3, Append(3, 1, 4, log[3:])))
+    wiped.pump()
+    wiped.core.receive(envelope("b", "c", 4, Vote(9, 3, True)))
+    wiped.pump()
+    assert (wiped.hard_state.vote, wiped.core.owed) == ("b.1", 0)
 
 
 def test_it_confirms_no_reads_until_it_is_healed() -> None:
