@@ -32,6 +32,8 @@ BEFORE_S: Final = 2.0
 """Time under load before the first fault, and after the last."""
 SETTLE_STALL_S: Final = 30.0
 """Time without progress after the load: what is missing then will not arrive."""
+DRAIN_S: Final = 30.0
+"""A node may take as long to leave its peers and the leadership."""
 LENDERS: Final = 12
 """Two-phase readers: each locks one message at a time."""
 
@@ -171,7 +173,9 @@ class Conductor(Stage):
     @override
     async def drain(self, node: str) -> None:
         await self._wire.call(
-            lambda stubs: stubs.cluster.Drain, control_pb2.DrainRequest(node=node)
+            lambda stubs: stubs.cluster.Drain,
+            control_pb2.DrainRequest(node=node),
+            wait_s=DRAIN_S,
         )
 
 

@@ -210,7 +210,7 @@ def test_every_network_policy_is_of_pods_that_are_made() -> None:
 @pytest.mark.parametrize("drain_s", [0, 60, 600])
 def test_the_grace_period_exceeds_the_drain(drain_s: int) -> None:
     spec = one(render({**TLS, "drainSeconds": drain_s}), "StatefulSet")["spec"]["template"]["spec"]
-    assert spec["terminationGracePeriodSeconds"] >= drain_s + 30
+    assert spec["terminationGracePeriodSeconds"] >= drain_s + 45
     command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     config = "/etc/quorate/config/node.toml"
     assert command == ["qm", "node", "prestop", "--config", config, "--drain-seconds", str(drain_s)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from qm.cli.cluster.prestop import DRAIN_ANSWER_S
 from qm.cli.lib.connection import Connection, changing, connected
 from qm.cli.lib.names import complete_nodes
 from qm.cli.lib.output import confirm, output_option, show_one, show_rows, yes_option
@@ -228,7 +229,9 @@ def _drained(connection: Connection, node: str, method: str) -> dict[str, Any]:
 
     async def work(wire: Any) -> Any:
         request = control_pb2.DrainRequest(node=node)
-        return await wire.call(lambda stubs: getattr(stubs.cluster, method), request)
+        return await wire.call(
+            lambda stubs: getattr(stubs.cluster, method), request, wait_s=DRAIN_ANSWER_S
+        )
 
     reply = connection.run(work)
     return {"sessions": reply.sessions, "leader": reply.is_leader}

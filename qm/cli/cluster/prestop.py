@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 ANSWER_S: Final = 5.0
 """Time for the node to answer at all."""
-DRAIN_ANSWER_S: Final = 25.0
-"""Time for a node to answer that it drains: it ends its sessions and hands over first."""
+DRAIN_ANSWER_S: Final = 30.0
+"""Time for a node to answer that it drains: it ends its sessions and hands over, 10 s each."""
 TRANSFER_S: Final = 5.0
 """Time for another node to lead, after the draining one has begun to hand over."""
 ASK_EVERY_S: Final = 0.5
@@ -79,7 +79,7 @@ async def _drain(wire: Any, name: str) -> bool:
     end = clock() + TRANSFER_S
     while True:
         reply = await wire.call(
-            lambda stubs: stubs.cluster.Drain, request, deadline_s=DRAIN_ANSWER_S
+            lambda stubs: stubs.cluster.Drain, request, wait_s=DRAIN_ANSWER_S, deadline_s=ANSWER_S
         )
         if not reply.is_leader or clock() >= end:
             return bool(reply.is_leader)

@@ -39,6 +39,8 @@ class Drain:
         self._inspect_all = inspect_all
         self._transfer = transfer
         self._note = note
+        self._leaving: asyncio.Future[None] | None = None
+        """Closes the sessions of peers, whoever asked for it and may have given up."""
 
     async def begin(self) -> None:
         """Acknowledge what was read from peers, close their sessions, and hand over.
@@ -51,8 +53,8 @@ class Drain:
             self._replicated.driver.stand_back(True)
             logger.info("this node drains")
             self._note("drain", f"{self._replicated.node} drains")
-            await self._msmq.drain()
-            await self._msmq.stop()
+            self._leaving = asyncio.ensure_future(self._leave_peers())
+        await self._left_peers()
         try:
             async with asyncio.timeout(FOLLOW_MAX_S):
                 while not self._follows() and self._has_others():
@@ -61,8 +63,17 @@ class Drain:
         except TimeoutError:
             logger.warning("this node drains, but no other has taken over the leadership")
 
+    async def _leave_peers(self) -> None:
+        await self._msmq.drain()
+        await self._msmq.stop()
+
+    async def _left_peers(self) -> None:
+        if self._leaving is not None:
+            await asyncio.shield(self._leaving)
+
     async def end(self) -> None:
         """Serve again. Raises OSError when an address cannot be had."""
+        await self._left_peers()
         if self.is_draining:
             logger.info("this node serves again")
             await self._msmq.start()

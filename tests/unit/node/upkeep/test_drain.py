@@ -19,12 +19,14 @@ class Endpoint:
     """Serves MSMQ, or not."""
 
     is_serving = True
+    takes_s = 0.0
+    """How long its peers' messages take to be acknowledged."""
 
     async def start(self) -> None:
         self.is_serving = True
 
     async def drain(self) -> None:
-        pass
+        await asyncio.sleep(self.takes_s)
 
     async def stop(self) -> None:
         self.is_serving = False
@@ -45,6 +47,7 @@ class Cluster:
         self.on_transfer: list[Callable[[], None]] = []
         self.configuration = Configuration(("n1.1", *(f"{other.node}.1" for other in others)))
         self.driver = self.config = self
+        self.endpoint = Endpoint()
 
     def stand_back(self, is_standing_back: bool) -> None:
         self.stands_back = is_standing_back
@@ -69,7 +72,7 @@ class Cluster:
         self.noted.append(name)
 
     def drain(self) -> Drain:
-        endpoint = cast(MsmqEndpoint, Endpoint())
+        endpoint = cast(MsmqEndpoint, self.endpoint)
         return Drain(
             cast(ReplicatedStore, self), endpoint, self.inspect_all, self.transfer, self.note
         )
@@ -183,5 +186,37 @@ def test_a_node_that_serves_again_stands_back_no_more() -> None:
         await drained.begin()
         await drained.end()
         assert (made.stands_back, drained.is_draining) == (False, False)
+
+    run(scenario())
+
+
+def test_peers_are_left_though_who_asked_gave_up() -> None:
+    """It drained and served its peers for ever, and a second request found nothing to do."""
+
+    async def scenario() -> None:
+        made = Cluster(other("n2"))
+        made.follows("n2.1")
+        made.endpoint.takes_s = 6 * drain.LOOK_EVERY_S
+        drained = made.drain()
+        assert not await ended(drained.begin())
+        assert made.endpoint.is_serving
+        await drained.begin()
+        assert not made.endpoint.is_serving
+
+    run(scenario())
+
+
+def test_a_node_serves_again_only_after_it_left_its_peers() -> None:
+    """It would take its addresses twice, or give them up at last."""
+
+    async def scenario() -> None:
+        made = Cluster(other("n2"))
+        made.follows("n2.1")
+        made.endpoint.takes_s = 6 * drain.LOOK_EVERY_S
+        drained = made.drain()
+        assert not await ended(drained.begin())
+        await drained.end()
+        await asyncio.sleep(made.endpoint.takes_s)
+        assert (made.endpoint.is_serving, drained.is_draining) == (True, False)
 
     run(scenario())
