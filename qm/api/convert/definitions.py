@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 import yaml
-from typing_extensions import override
 
 from qm.api.convert.acl import changed_descriptor, names_of, shown_acl
 from qm.api.gate.errors import InvalidArgument
@@ -27,6 +26,8 @@ from qm.security.sid import Sid
 from qm.wire.access_mask import MachineAccess, QueueAccess
 
 DOCUMENT_MAX_BYTES: Final = 5 << 20
+NESTING_MAX: Final = 20
+"""Levels of lists and mappings in a document; four are of use."""
 QUEUES_PER_PAGE: Final = 100
 _LOCAL: Final = "."
 _NOT_SETTINGS: Final = frozenset(
@@ -89,20 +90,35 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # Text ----------------------------------------------------------------------------------------
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses aliases, with which a small document could expand to a huge one."""
+# Pure Python takes 5 ms and more for each queue, in which other threads stand still.
+_Loader: Final[Any] = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_Dumper: Final[Any] = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
-    @override
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
+
+def _check_shape(text: str) -> None:
+    """Refuse aliases, with which a small document could expand to a huge one, and nesting that the
+    loader's recursion would not survive. Raises YAMLError.
+    """
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("anchors and aliases are not allowed")
-        return super().compose_node(parent, index)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > NESTING_MAX:
+            raise yaml.YAMLError(f"nested deeper than {NESTING_MAX}")
 
 
 def write_document(document: Document) -> str:
     """Return the YAML."""
-    text: str = yaml.safe_dump(
-        msgspec.to_builtins(document), sort_keys=False, allow_unicode=True, width=100
+    text: str = yaml.dump(
+        msgspec.to_builtins(document),
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
     )
     return text
 
@@ -112,6 +128,7 @@ def read_document(text: str) -> Document:
     if len(text.encode()) > DOCUMENT_MAX_BYTES:
         raise InvalidArgument("document", f"at most {DOCUMENT_MAX_BYTES} bytes")
     try:
+        _check_shape(text)
         document = msgspec.convert(yaml.load(text, _Loader), Document)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise InvalidArgument("document", str(error)) from None

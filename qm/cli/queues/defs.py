@@ -2,13 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.output import confirm, dry_run_option, output_option, show_rows, yes_option
 
+DOCUMENT_S: Final = 300.0
+"""How long a node may take for a document: 5 ms and more for each queue, of which there may be ten
+thousand. One that has vanished is noticed within seconds all the same.
+"""
 _COLUMNS = ("change", "path_name", "attributes")
 
 
@@ -30,7 +34,11 @@ def export_definitions(connection: Connection, file: Path | None) -> None:
     from qm.pb import control_pb2
 
     async def work(wire: Any) -> str:
-        reply = await wire.call(lambda stubs: stubs.definitions.Export, control_pb2.ExportRequest())
+        reply = await wire.call(
+            lambda stubs: stubs.definitions.Export,
+            control_pb2.ExportRequest(),
+            wait_s=DOCUMENT_S,
+        )
         return str(reply.document)
 
     document = connection.run(work)
@@ -80,7 +88,9 @@ async def _changes(wire: Any, method: str, document: str, *, prune: bool) -> lis
     from qm.pb import control_pb2
 
     request = control_pb2.ImportRequest(document=document, prune=prune)
-    reply = await wire.call(lambda stubs: getattr(stubs.definitions, method), request)
+    reply = await wire.call(
+        lambda stubs: getattr(stubs.definitions, method), request, wait_s=DOCUMENT_S
+    )
     return [
         {
             "change": control_pb2.DefinitionChange.Kind.Name(change.kind).lower(),

@@ -13,8 +13,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from qm.api.control import definitions as control_definitions
+from qm.api.convert.definitions import Document, write_document
 from qm.cli.lib.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILABLE
 from qm.cli.main import main
+from qm.client import calls
 from qm.client.blocking import BlockingClient
 from qm.client.calls import Tls
 from qm.model.values.limits import APPLY_VERSION
@@ -390,6 +393,19 @@ def test_definitions_go_out_and_in(qm: Qm, orders: str, tmp_path: Path) -> None:
     qm("defs", "import", str(file), "--prune", exit_code=1, stdin="n\n")
     qm("defs", "import", str(file), "--prune", "--yes")
     assert qm.json("queue", "list", "--pattern", "*surplus") == []
+
+
+def test_definitions_may_take_a_while(qm: Qm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of thousands of queues took longer than a node may be silent, and were given up."""
+
+    def slow(document: Document) -> str:
+        time.sleep(2.0)
+        return write_document(document)
+
+    monkeypatch.setattr(calls, "ATTEMPT_S", 1.0)
+    monkeypatch.setattr(calls, "DEADLINE_S", 5.0)
+    monkeypatch.setattr(control_definitions, "write_document", slow)
+    assert qm("defs", "export").stdout.startswith("version: 1")
 
 
 def test_the_cluster_says_how_it_is(qm: Qm, orders: str) -> None:

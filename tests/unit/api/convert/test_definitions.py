@@ -15,6 +15,9 @@ def test_a_document_reads_back_and_says_where_it_is_wrong() -> None:
         (": :", "document"),
         ("version: 1\nqueues: [&a {path_name: a}, *a]", "aliases"),
         ("version: 1\nqueues: [{path_name: a}, {path_name: A}]", "twice"),
+        ("[" * 1_000_000, "nested"),
+        ("- " * 1_000_000, "nested"),
+        ("{a: " * 1_000_000, "nested"),
         ("!!python/object/apply:os.system [ls]", "document"),
     ):
         with pytest.raises(InvalidArgument, match=reason):
