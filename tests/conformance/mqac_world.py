@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic, sleep
+from typing import Any, TypeVar
 
 import pytest
+from typing_extensions import override
 
 from qm.client.calls import Method, Stubs
 from qm.client.errors import MqError
 from qm.client.mqac import MSMQMessage, MSMQQueue, MSMQQueueInfo, MSMQService, connect
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import MQACCESS, MQSHARE
+from qm.pb import control_pb2
+from qm.wire.codes import ErrorCode
 from tests.unit.client.threaded import threaded_callers, threaded_node
 
 RECEIVE, SEND, PEEK = (
@@ -21,6 +25,7 @@ RECEIVE, SEND, PEEK = (
     MQACCESS.MQ_SEND_ACCESS,
     MQACCESS.MQ_PEEK_ACCESS,
 )
+WAIT_S = 20
 _numbers = itertools.count(1)
 _Q = TypeVar("_Q")
 _R = TypeVar("_R")
@@ -105,3 +110,32 @@ class Way:
         found = self.reader.Receive(ReceiveTimeout=0, **wants)
         assert found is not None
         return found
+
+
+class Deleting(ClusterManager):
+    """A cluster in which queues are deleted between the list of all and the look at each."""
+
+    doomed: Sequence[str] = ()
+
+    @override
+    def call(self, method: Any, request: Any) -> Any:
+        if isinstance(request, control_pb2.GetQueueRequest):
+            doomed, self.doomed = self.doomed, ()
+            for name in doomed:
+                named = control_pb2.QueueName(name=name)
+                found = super().call(method, control_pb2.GetQueueRequest(queue=named))
+                self.delete_queue(name)
+                by_id = control_pb2.QueueName(queue_id=found.queue_id)
+                self._wait_until_gone(method, control_pb2.GetQueueRequest(queue=by_id))
+        return super().call(method, request)
+
+    def _wait_until_gone(self, method: Any, request: Any) -> None:
+        end = monotonic() + WAIT_S
+        while monotonic() < end:
+            try:
+                super().call(method, request)
+            except MqError as error:
+                assert error.code == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+                return
+            sleep(0.01)
+        raise AssertionError("the queue is still there")

@@ -28,6 +28,7 @@ from tests.cluster.harness import cluster, make_queue_manager, run
 from tests.conformance.mqac_reads import send
 from tests.conformance.mqac_world import (
     SEND,
+    Deleting,
     ask,
     fails,
     info_of,
@@ -381,7 +382,12 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     assert str(public.FormatName).startswith("PUBLIC=")
     assert public.FormatName in application.ActiveQueues()
     reader.Close()
-    public.Delete()
+    assert isinstance(service.manager, ClusterManager)
+    manager = Deleting(service.manager.client)
+    manager.doomed = [str(public.FormatName)]
+    left = MSMQApplication(MSMQService(manager)).ActiveQueues()
+    assert public.FormatName not in left
+    assert info.FormatName in left
     told, _ = elsewhere(
         service, ACTIVEQUEUES=["PUBLIC=a"], PRIVATEQ=["h\\q"], BYTES_IN_ALL_QUEUES=7
     )

@@ -496,6 +496,7 @@ CLSID = bytes(range(16))
         (datetime(2024, 2, 29, 12, tzinfo=UTC), VT_DATE, 8),
         (True, VT_BOOL, 2),
         ("Grüße", VT_BSTR, 10),
+        ("half a pair: \ud83d", VT_BSTR, 28),
         (b"\x00\xff", VT_BYTES, 2),
         (PersistedObject(CLSID, b"state"), VT_STREAMED_OBJECT, 21),
         (Typed(VT_DISPATCH, PersistedObject(CLSID, b"")), VT_STREAMED_OBJECT, 16),

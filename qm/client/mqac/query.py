@@ -56,14 +56,22 @@ class MSMQQueueInfos:
         self._next = 0
 
     def Next(self) -> QueueAttributes | None:
-        """Return the next queue, refreshed; None at the end, and again."""
+        """Return the next queue, refreshed; None at the end, and again. One that was deleted since
+        it was found is left out, or a program could never get past it.
+        """
         names = self._found()
-        if self._next == len(names):
-            return None
-        info = self._service.queue_info(names[self._next])
-        info.Refresh()
-        self._next += 1
-        return info
+        while self._next < len(names):
+            info = self._service.queue_info(names[self._next])
+            try:
+                info.Refresh()
+            except MqError as error:
+                if error.code != ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+                    raise
+                self._next += 1
+                continue
+            self._next += 1
+            return info
+        return None
 
     def _found(self) -> Sequence[str]:
         if self._format_names is None:

@@ -171,7 +171,8 @@ def _number_reader(layout: Struct) -> Callable[[bytes], Any]:
 
 
 _WRITERS: Final[dict[int, Callable[[Any], bytes]]] = {
-    VT_BSTR: lambda value: value.encode("utf-16-le"),
+    # A BSTR is any 16-bit units: programs keep ciphertexts in them, which are half pairs.
+    VT_BSTR: lambda value: value.encode("utf-16-le", "surrogatepass"),
     VT_BYTES: bytes,
     VT_UNKNOWN: _from_object,
     VT_DISPATCH: _from_object,
@@ -187,7 +188,7 @@ _WRITERS: Final[dict[int, Callable[[Any], bytes]]] = {
 _READERS: Final[dict[int, Callable[[bytes], Any]]] = {
     VT_EMPTY: lambda body: body or None,
     VT_STREAMED_OBJECT: _to_object,
-    VT_BSTR: lambda body: body.decode("utf-16-le"),
+    VT_BSTR: lambda body: body.decode("utf-16-le", "surrogatepass"),
     VT_LPSTR: lambda body: body.rstrip(b"\0").decode("utf-8"),
     VT_BOOL: lambda body: _BOOL.unpack(body)[0] != 0,
     VT_CY: lambda body: Decimal(_NUMBERS[VT_I8].unpack(body)[0]) / _CY_SCALE,

@@ -175,7 +175,12 @@ class ClusterManagement(Management):
 
     def _active(self) -> Iterable[pb.Queue]:
         for listed in self._listed(pb.APPLICATION, pb.OUTGOING):
-            queue = self._get(pb.QueueName(queue_id=listed.queue_id))
+            try:
+                queue = self._get(pb.QueueName(queue_id=listed.queue_id))
+            except MqError as error:
+                if error.code == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+                    continue  # it was deleted since it was listed
+                raise
             if queue.is_active:
                 yield queue
 

@@ -182,8 +182,15 @@ class ClusterManager(QueueManager):
                 pb.ListQueuesRequest(page_size=PAGE_QUEUES, page_token=token),
             )
             for queue in page.queues:
-                if queue.type == pb.PUBLIC and not queue.is_deleting:
-                    yield self._queue(pb.QueueName(queue_id=queue.queue_id))
+                if queue.type != pb.PUBLIC or queue.is_deleting:
+                    continue
+                try:
+                    found = self._queue(pb.QueueName(queue_id=queue.queue_id))
+                except MqError as error:
+                    if error.code == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+                        continue  # it was deleted since it was listed
+                    raise
+                yield found
             token = page.page_token
             if not token:
                 return
