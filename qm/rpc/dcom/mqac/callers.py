@@ -1,7 +1,9 @@
 """Callers: accounts at addresses, each with a client of this node's API.
 
-An object acts as who had it created: in its caller's sessions, with its caller's SIDs. A caller
-without objects is forgotten after a while; the cluster then ends what its sessions hold.
+An object acts as who had it created: in its caller's sessions, with its caller's SIDs. An account
+that logs on with other SIDs than before, such as those of a group that it has left or joined, is
+another caller. A caller without objects is forgotten after a while; the cluster then ends what its
+sessions hold.
 """
 
 import asyncio
@@ -55,8 +57,11 @@ class _LocalCalls(Calls):
         return self._local
 
 
+_Key = tuple[Owner, Principal]
+
+
 class Caller:
-    """One account at one address."""
+    """One account at one address, with the SIDs of one logon."""
 
     def __init__(self, owner: Owner, client: Client, runner: LoopRunner) -> None:
         self.owner = owner
@@ -96,17 +101,17 @@ class Callers:
     def __init__(self, channels: Channels, runner: LoopRunner) -> None:
         self._channels = channels
         self._runner = runner
-        self._by_owner: dict[Owner, asyncio.Future[Caller]] = {}
+        self._known: dict[_Key, asyncio.Future[Caller]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def of(self, owner: Owner, identity: Identity) -> Caller:
         """Return a caller, whose client is opened by its first object. Raises ComError."""
-        found = self._by_owner.get(owner)
+        key = (owner, principal_of_identity(identity))
+        found = self._known.get(key)
         if found is None or not _is_of_use(found):
-            if len(self._by_owner) >= CALLERS_MAX:
+            if len(self._known) >= CALLERS_MAX:
                 raise ComError(Hresult.E_OUTOFMEMORY, "too many callers")
-            found = asyncio.ensure_future(self._open(owner, identity))
-            self._by_owner[owner] = found
+            found = self._known[key] = asyncio.ensure_future(self._open(*key))
         try:
             caller = await asyncio.shield(found)
         except ClientError as error:
@@ -115,28 +120,30 @@ class Callers:
         caller.idle_since = None
         return caller
 
-    async def _open(self, owner: Owner, identity: Identity) -> Caller:
-        channel = self._channels(principal_of_identity(identity), owner.address)
+    async def _open(self, owner: Owner, principal: Principal) -> Caller:
+        channel = self._channels(principal, owner.address)
         client_id = f"dcom-{secrets.token_hex(_ID_BYTES)}"
         client = Client((_NOWHERE,), client_id=client_id, wire=_LocalCalls(channel))
         await client.open()
         return Caller(owner, client, self._runner)
 
     def sweep(self, now: float, count: Callable[[Owner], int]) -> None:
-        """Forget callers that have had no objects for a while; `count`: of an owner's objects."""
-        for owner, future in list(self._by_owner.items()):
+        """Forget callers that have had no objects for a while; `count`: of an owner's objects,
+        whose transactions and messages may be of different callers.
+        """
+        for key, future in list(self._known.items()):
             if not future.done():
                 continue
             if future.cancelled() or future.exception() is not None:
-                del self._by_owner[owner]
+                del self._known[key]
                 continue
             caller = future.result()
-            if count(owner):
+            if count(caller.owner):
                 caller.idle_since = None
             elif caller.idle_since is None:
                 caller.idle_since = now
             elif now - caller.idle_since > IDLE_MAX_S:
-                del self._by_owner[owner]
+                del self._known[key]
                 self._close(caller)
 
     def _close(self, caller: Caller) -> None:
@@ -148,12 +155,12 @@ class Callers:
         """End all sessions, as far as that goes in the time."""
         callers = [
             one.result()
-            for one in self._by_owner.values()
+            for one in self._known.values()
             if one.done() and not one.cancelled() and one.exception() is None
         ]
-        for future in self._by_owner.values():
+        for future in self._known.values():
             future.cancel()
-        self._by_owner.clear()
+        self._known.clear()
         if within_s:
             for each in callers:
                 self._close(each)

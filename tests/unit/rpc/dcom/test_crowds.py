@@ -13,6 +13,8 @@ from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
 from qm.rpc.dcom.runtime.orpc import OrpcThis
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
 from qm.rpc.interface import Fault
+from qm.rpc.security.ntlm_keys import nt_hash
+from qm.rpc.users_file import User
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
 from tests.unit.rpc.dcom.scripts import (
@@ -25,6 +27,7 @@ from tests.unit.rpc.dcom.scripts import (
     dcom_world,
     iid,
 )
+from tests.unit.rpc.users import write_users
 
 PROGRAMS = 30
 OBJECTS = 500
@@ -191,5 +194,29 @@ def test_what_a_lost_program_took_last_is_a_dead_letter_and_nothing_else_is() ->
                 await dead.call("PeekNext", ReceiveTimeout=0)
             assert nothing.value.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
             other.close()
+
+    run(scenario())
+
+
+def test_a_logon_acts_with_the_groups_that_it_brought() -> None:
+    """An account that left a group kept its rights for as long as it held an object."""
+
+    async def scenario() -> None:
+        async with dcom_world() as world:
+            earlier = await world.program()
+            kept = await earlier.create("MSMQApplication")
+            await kept.call("Connect")
+            node = await world.harness.leader()
+            accounts = node.config.rpc.users_file
+            assert accounts is not None
+            write_users(accounts, [User("alice", nt_hash("pw").hex())])
+            later = await world.program()
+            made = await later.create("MSMQApplication")
+            with pytest.raises(ComError) as refused:
+                await made.call("Connect")
+            assert refused.value.status == ErrorCode.MQ_ERROR_ACCESS_DENIED
+            await kept.call("Connect")
+            earlier.close()
+            later.close()
 
     run(scenario())
