@@ -9,8 +9,9 @@ from qm.model import queries
 from qm.model.management.directory import Filter, Operator
 from qm.model.queries import View
 from qm.model.queries import view as view_module
+from qm.model.state.ledger import LEVELS
 from qm.model.values import commands
-from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.commands import Selector, SelectorKind, TransferVerdict
 from qm.model.values.elements import (
     DirectoryObjectType,
     LockKind,
@@ -466,3 +467,13 @@ def test_a_machines_view_is_never_behind(world: World) -> None:
         assert queries.queue_statistics(world.machine.view, orders) == queries.queue_statistics(
             View.of(world.state), orders
         )
+
+
+@pytest.mark.parametrize("kind", SelectorKind)
+def test_nothing_is_beyond_the_last_place_of_a_queue(
+    world: World, look: Looker, kind: SelectorKind
+) -> None:
+    orders = world.create("orders")
+    assert world.arrive(packet(1)) == [TransferVerdict.ACCEPTED]
+    status, found = queries.peek(look(world), orders, Selector(kind, LEVELS << 56))
+    assert (status, found) == (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, None)

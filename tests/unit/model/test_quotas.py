@@ -10,6 +10,7 @@ from qm.model.values import commands
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.limits import (
+    APPLY_VERSION,
     QUOTA_QUEUES,
     QUOTA_SESSIONS,
     VERSION_OF_BINDINGS,
@@ -55,7 +56,9 @@ def scarce(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("scarce")
-def test_the_last_sessions_are_for_principals_with_few(world: World) -> None:
+@pytest.mark.parametrize("version", [VERSION_OF_BINDINGS, APPLY_VERSION])
+def test_the_last_sessions_are_for_principals_with_few(world: World, version: int) -> None:
+    world.version = version
     for number in range(4):
         assert opened(world, f"a{number}", "alice").status == 0
     refused = opened(world, "a4", "alice")

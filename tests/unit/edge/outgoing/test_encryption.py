@@ -531,3 +531,17 @@ def test_another_leader_encrypts_what_the_first_one_could_not_send() -> None:
             assert opened(peer.taken[0]).isdigit()
 
     run(scenario())
+
+
+def test_only_what_the_published_keys_can_hide_is_sent() -> None:
+    """A key of one strength is of no use for a body that asks for another."""
+    world = World()
+    base = Provider(PrivacyLevel.BASE)
+    know_peer(world, keys={base: KEYS[base]})
+    name = f"PRIVATE={guid_text(PEER_GUID)}\\00000007"
+    sent = {
+        level: world.client(f"c{level}").send(name, raw=packet(0, properties=private(level))).status
+        for level in (PrivacyLevel.BASE, PrivacyLevel.ENHANCED)
+    }
+    refused = ErrorCode.MQ_ERROR_PUBLIC_KEY_NOT_FOUND
+    assert sent == {PrivacyLevel.BASE: 0, PrivacyLevel.ENHANCED: refused}

@@ -4,6 +4,8 @@ A run begins after a session's first message: what follows it and differs only i
 and body belongs to it. Each test lets a rule decide in the middle of one.
 """
 
+from functools import partial
+
 import pytest
 
 from qm.model.machine import Machine
@@ -176,3 +178,14 @@ def test_all_of_a_run_leave_when_their_time_to_be_received_is_over(world: World)
     over = [packet(RUN + n, time_to_be_received=10) for n in range(RUN)]
     world.arrive(*over)
     assert not world.positions(orders)
+
+
+def test_a_run_is_remembered_as_long_as_its_longest_living_message(world: World) -> None:
+    world.create("orders")
+    short = partial(packet, time_to_reach_queue=60)
+    lasting = packet(5, time_to_reach_queue=7_200)
+    assert world.arrive(short(1)) == [ACCEPTED]
+    run = [*[short(n) for n in (2, 3, 4)], lasting, short(6)]
+    assert world.arrive(*run) == [ACCEPTED] * len(run)
+    world.tick(3_600_000)
+    assert world.arrive(lasting) == [DUPLICATE]

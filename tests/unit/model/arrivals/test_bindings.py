@@ -17,6 +17,7 @@ from qm.model.values.limits import (
     BINDING_GRAIN_MS,
     SEQUENCE_AHEAD_MAX_S,
     SUSPICIONS_PER_ENTRY_MAX,
+    VERSION_OF_BINDINGS,
 )
 from qm.names.guid import guid_text
 from tests.unit.model.world import NOW_S, PEER, PEER_ADDRESS, World, packet, request
@@ -200,8 +201,10 @@ def test_a_sequence_that_was_ahead_before_goes_on() -> None:
     world.version = 4
     ahead = (NOW_S + SEQUENCE_AHEAD_MAX_S + 1) << 32
     assert world.arrive(packet(1, sequence=(ahead, 1, 0)), facts=HERE) == [ACCEPTED]
-    world.version = 5
+    world.version = VERSION_OF_BINDINGS
     assert world.arrive(packet(2, sequence=(ahead, 2, 1)), facts=HERE) == [ACCEPTED]
+    further = ahead + (1 << 32)
+    assert world.arrive(packet(3, sequence=(further, 1, 0)), facts=HERE) == [OUT_OF_ORDER]
 
 
 def forget(world: World, count: int = 3, *, is_address_only: bool = False) -> int:

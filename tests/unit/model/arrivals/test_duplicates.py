@@ -349,3 +349,19 @@ def test_a_sequence_that_was_silent_for_long_is_forgotten() -> None:
     assert machine.counters().source_count == 0
     machine.machine.forget()
     assert machine.arrive(packet(2, to="exact", sequence=(10, 1, 0))) == [TransferVerdict.ACCEPTED]
+
+
+def test_a_restart_in_the_middle_of_forgetting_decides_nothing() -> None:
+    """The next message is of a bitmap that was in hand when it went, in a bucket that goes on."""
+    later_ms = T0_MS + HOUR_MS + 60_000
+    worlds = World(), World()
+    for world in worlds:
+        for ordinal in (2_501, 2_001, 1_501, 1_001, 1):
+            world.take(SOURCE, NAME, T0_MS // 1000, ordinal, T0_MS)
+        world.begin(later_ms)
+        assert world.duplicates.forget_due(row_count_max=2) == 2
+        world.finish()
+    worlds[1].reopen()
+    for world in worlds:
+        assert world.take(SOURCE, NAME, T0_MS // 1000, 1, later_ms)
+    assert list(worlds[0].state.rows()) == list(worlds[1].state.rows())

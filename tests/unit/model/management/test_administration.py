@@ -7,6 +7,7 @@ import pytest
 from qm.model import queries
 from qm.model.machine import Machine, UnknownVersion
 from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUMBER
+from qm.model.state.ledger import META_CHAIN
 from qm.model.state.tables import MemoryState, Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
@@ -25,6 +26,7 @@ from qm.model.values.limits import (
     VERSION_OF_OPEN_STATUS,
     VERSION_OF_QUEUE_RIGHTS,
 )
+from qm.model.values.rows import CHAIN_ROW
 from qm.names.format_name import PrivateName, format_name_text
 from qm.security.descriptor import (
     ACE_ALLOWED,
@@ -551,3 +553,16 @@ def test_a_purge_of_an_empty_queue_leaves_nothing_to_do(world: World) -> None:
     queue = world.create("orders")
     assert world.one(commands.PurgeQueue(request(), queue, ())).value == 0
     assert world.state.scan(Table.PURGE, b"", b"\xff" * 8, 10) == []
+
+
+@pytest.mark.parametrize("entries", [0, 3])
+def test_a_chain_begins_with_the_entry_that_asks_for_it(world: World, entries: int) -> None:
+    """Its first link says what it follows, so that an archive is known to be incomplete."""
+    if entries:
+        world.one(commands.LeaderActivated(1, "n1.1"))
+        for _ in range(entries):
+            world.tick()
+    world.one(commands.LeaderActivated(2, "n1.1", is_archived=True))
+    row = world.state.get(Table.META, META_CHAIN)
+    assert row is not None
+    assert CHAIN_ROW.unpack(row)[0] == (world.index - 1 if entries else 0)

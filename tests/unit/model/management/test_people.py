@@ -24,7 +24,11 @@ from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import ProviderType
 from qm.wire.structures.public_key import MqdsPublicKey, PublicKeyBlob, write_mqds_public_keys
-from qm.wire.structures.user_certificate import certificate_digest
+from qm.wire.structures.user_certificate import (
+    UserCertificate,
+    certificate_digest,
+    write_user_certificates,
+)
 from tests.unit.model.management.test_directory import write
 from tests.unit.model.world import HOST, OWN, World, request
 
@@ -325,3 +329,16 @@ def test_accounts_wait_for_their_apply_version() -> None:
         {"sealed_password": b"x"},
     ):
         assert write(world, 9, USER, security_identifier=ALICE, **values) == refused
+
+
+def certificate(encoded: bytes) -> UserCertificate:
+    return UserCertificate(certificate_digest(encoded), b"c" * 16, encoded)
+
+
+def test_certificates_of_a_user_have_their_form(world: World) -> None:
+    certificates = write_user_certificates((certificate(b"one"), certificate(b"two")))
+    refused = ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+    user = {"security_identifier": ALICE, "account_name": "alice"}
+    assert write(world, 9, USER, certificates=certificates + b"\0", **user) == refused
+    assert write(world, 9, USER, certificates=certificates[:-1], **user) == refused
+    assert write(world, 9, USER, certificates=certificates, **user) is SUCCESS

@@ -192,6 +192,14 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_a_link_is_no_file_of_a_real_folder(tmp_path: Path) -> None:
+    """Whoever copies a folder for a backup, or counts what it holds, follows no way out of it."""
+    directory = DiskDirectory(tmp_path)
+    directory.open("a", create=True).close()
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "a")
+    assert directory.names() == ["a"]
+
+
 def test_a_real_folder_is_synced_without_a_further_descriptor(tmp_path: Path) -> None:
     """Too many open files must not end the process: what can wait waits, what was begun ends."""
     directory = DiskDirectory(tmp_path)

@@ -26,6 +26,7 @@ from tests.unit.raft.transport.worlds import CLUSTER, DirectWorld, run, until
 A, B = "a.1", "b.1"
 HALF_HELLO = b"\x16\x03\x01\x02\x00\x01"
 HOLDERS = 60
+FLOOD_BYTES = 64 << 20
 
 
 def in_world(folder: Path, body: Callable[[DirectWorld], Awaitable[None]]) -> None:
@@ -183,6 +184,54 @@ def test_one_address_cannot_take_the_connections_of_a_node(
                 assert await caller.hello(A, B, CLUSTER) == b""
 
     in_world(tmp_path, scenario)
+
+
+async def flood(client: socket.socket) -> int:
+    """Send until nothing is taken any more; return how many bytes were."""
+    sent, chunk, idle = 0, bytes(1 << 16), 0
+    while idle < 20:
+        try:
+            sent += client.send(chunk)
+            idle = 0
+        except BlockingIOError:
+            idle += 1
+        assert sent < FLOOD_BYTES, "it is kept in memory"
+        await asyncio.sleep(0.01 if idle else 0)
+    return sent
+
+
+def test_a_connection_is_read_no_faster_than_its_far_end_reads(tmp_path: Path) -> None:
+    """What gRPC does not take stays with the peer, and comes once it is taken."""
+
+    async def scenario() -> None:
+        is_open, received = asyncio.Event(), bytearray()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await is_open.wait()
+            while data := await reader.read(1 << 20):
+                received.extend(data)
+            writer.close()
+
+        path = tmp_path / "far"
+        far = await asyncio.start_unix_server(serve, path)
+        near = socket.create_server(("127.0.0.1", 0))
+        client = socket.create_connection(near.getsockname())
+        accepted, _ = near.accept()
+        for one in (client, accepted):
+            one.setblocking(False)
+        forwarding = asyncio.ensure_future(door.forward(accepted, bytes(path)))
+        try:
+            sent = await flood(client)
+            is_open.set()
+            await until(lambda: len(received) == sent)
+        finally:
+            is_open.set()
+            client.close()
+            near.close()
+            far.close()
+            await forwarding
+
+    run(scenario())
 
 
 # Places ---------------------------------------------------------------------------------------

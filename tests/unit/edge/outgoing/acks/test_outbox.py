@@ -114,6 +114,7 @@ def test_a_final_ack_says_of_which_message_it_is() -> None:
             assert second.acknowledged_message_id == 77
             assert second.source_queue_manager == OWN
             assert second.message_id not in (0, 77)
+            assert second.sent_time == cluster.world.now_ms // 1000
 
     run(scenario())
 
@@ -818,5 +819,21 @@ def test_a_new_leader_acknowledges_the_sequences_that_it_saw_as_a_follower() -> 
             cluster.advance(0.51)
             await settled()
             assert not order_acks(cluster.hub.late_messages())
+
+    run(scenario())
+
+
+def test_who_leads_no_more_owes_nothing_that_is_counted() -> None:
+    async def scenario() -> None:
+        async with one_peer(OTHER_HOST, is_mapped=False) as (_, cluster):
+
+            def counted() -> set[float | None]:
+                found = cluster.registries.values()
+                return {one.get_sample_value("quorate_outbox_rows") for one in found}
+
+            arrive(cluster, 1)
+            await until(lambda: 1 in counted())
+            cluster.lead(None)
+            assert counted() == {0}
 
     run(scenario())

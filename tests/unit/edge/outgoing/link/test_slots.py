@@ -193,3 +193,29 @@ host = "10.0.0.1"
 """
     with pytest.raises(ConfigError, match=r"outgoing\.allow"):
         parse(text, tmp_path)
+
+
+def test_as_many_are_pushed_at_once_as_wait() -> None:
+    async def scenario() -> None:
+        pushed_before: list[int] = []
+        pushed: list[int] = []
+
+        async def connect(host: int) -> None:
+            if host >= 2:
+                pushed_before.append(len(pushed))
+                return
+            try:
+                await asyncio.sleep(SILENCE_S)
+            except asyncio.CancelledError:
+                pushed.append(host)
+
+        slots = Slots(2, connect, lambda host: None)
+        for host in range(4):
+            slots.ask(host, Standing.FRESH)
+        async with asyncio.timeout(5):
+            while len(pushed_before) < 2:
+                await asyncio.sleep(0.005)
+        assert pushed_before == [2, 2]
+        slots.stop()
+
+    run(scenario)

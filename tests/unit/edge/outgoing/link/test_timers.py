@@ -54,3 +54,20 @@ def test_by_hand_all_fire_at_once() -> None:
         assert fired == [OWNERS]
 
     asyncio.run(scenario())
+
+
+def test_one_that_is_due_sooner_does_not_wait_for_the_others() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        timers = TimerQueue(loop.time)
+        late, soon = Owner([0]), Owner([0])
+        late.at = loop.time() + 30
+        timers.watch(late)
+        soon.at = loop.time() + 0.05
+        timers.watch(soon)
+        while not soon.fired[0]:
+            await asyncio.sleep(0.01)
+        assert not late.fired[0]
+        timers.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
