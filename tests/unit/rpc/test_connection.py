@@ -7,7 +7,7 @@ import pytest
 
 from qm.rpc.association.connection import Cancelled, Orphaned
 from qm.rpc.interface import Fault, Interface
-from qm.rpc.limits import CALLS_PER_CONNECTION_MAX, STUB_MAX_BYTES
+from qm.rpc.limits import BIND_MAX_BYTES, CALLS_PER_CONNECTION_MAX, STUB_MAX_BYTES
 from qm.rpc.pdu.bind import (
     NDR20,
     NDR64,
@@ -152,6 +152,12 @@ def test_fragments_of_one_call_are_put_together() -> None:
         assert status_of(late.request(9, b"x", flags=flags)) == 0x1C01000B
         assert late.connection.is_closing
         assert late.events == []
+        # Nor where calls are multiplexed, whose fragments may come between each other.
+        mixed = Client()
+        mixed.bind(flags=WHOLE | PduFlag.CONC_MPX)
+        assert status_of(mixed.request(9, b"x", flags=flags)) == 0x1C01000B
+        assert mixed.connection.is_closing
+        assert mixed.events == []
     other = Client()
     other.bound()
     other.request(2, flags=PduFlag.FIRST)
@@ -247,6 +253,13 @@ def test_binds_and_alters_come_in_order() -> None:
     altered = parse_bind_ack(twice.bind(ECHO, LOCKED, kind=PduType.ALTER_CONTEXT, sizes=(0, 0)))
     assert (altered.fragment_max, altered.group_id) == (first.fragment_max, first.group_id)
     assert altered.address == ""
+    # The bind's sizes, whichever they were and whatever an alter_context wants, in both places.
+    small = Client()
+    bound = parse_bind_ack(small.bind(ECHO, sizes=(4096, 3000)))
+    answer = small.bind(ECHO, LOCKED, kind=PduType.ALTER_CONTEXT, sizes=(2048, 5840))
+    assert bound.fragment_max == 3000
+    head = struct.pack("<HHIH", 3000, 3000, bound.group_id, 0)
+    assert answer.body[: len(head)] == head, "and no secondary address, not even its NUL"
     assert twice.bind().kind is PduType.BIND_NAK
     assert twice.connection.is_closing
     assert Client().bind(transfers=()).kind is PduType.BIND_NAK
@@ -446,8 +459,15 @@ def test_a_provider_that_is_not_offered_is_refused() -> None:
 @pytest.mark.parametrize(
     "head",
     [
+        struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\0\0\0", 0, 0, 2),
         struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\0\0\0", 15, 0, 2),
         struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\0\0\0", 5841, 0, 2),
+        # PDUs with tokens may be longer: a bind, an alter_context, an auth3, but no other.
+        struct.pack("<4B4sHHI", 5, 0, 11, 3, b"\x10\0\0\0", BIND_MAX_BYTES + 1, 0, 2),
+        struct.pack("<4B4sHHI", 5, 0, 14, 3, b"\x10\0\0\0", BIND_MAX_BYTES + 1, 0, 2),
+        struct.pack("<4B4sHHI", 5, 0, 16, 3, b"\x10\0\0\0", BIND_MAX_BYTES + 1, 0, 2),
+        struct.pack("<4B4sHHI", 5, 0, 18, 3, b"\x10\0\0\0", 5841, 0, 2),
+        struct.pack("<4B4sHHI", 5, 0, 19, 3, b"\x10\0\0\0", 5841, 0, 2),
         struct.pack("<4B4sHHI", 5, 0, 99, 3, b"\x10\0\0\0", 16, 0, 2),
         struct.pack("<4B4sHHI", 5, 0, 0, 3, b"\x10\0\0\0", 24, 1, 2) + bytes(8),
         struct.pack("<4B4sHHI", 5, 0, 18, 3, b"\x10\0\0\0", 24, 1, 2) + bytes(8),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qm.api.propose import proposer
 from qm.pb import control_pb2, control_pb2_grpc, data_pb2
 from qm.rpc.client import RpcClient
 from qm.rpc.endpoint_mapper import MAPPER, MapIn, port_of_tower, tower_of
@@ -283,6 +284,55 @@ def test_one_property_that_is_none_fails_the_whole_call() -> None:
 
 
 # R_QMMgmtAction ----------------------------------------------------------------------------
+
+
+@pytest.mark.spec("MR-3.1.4-03")
+def test_what_fails_is_a_result_with_a_majority_and_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proposer, "REPEAT_FOR_S", 1.0)
+    bad = queue(ORDERS)
+    bad.what.value.suffix_and_flags = 1
+    none = queue(r"DIRECT=OS:QUORATE\private$\none")
+
+    async def scenario() -> None:
+        async with rpc_world(3) as made:
+            leader = await made.harness.leader()
+            one, other = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one")
+                await client.send(AWAY, b"out")
+            caller = await caller_at(one)
+            for what, number, status in (
+                (MACHINE, 99, ILLEGAL),
+                (queue(ORDERS), 99, ILLEGAL),
+                (queue(AWAY), 99, ILLEGAL),
+                (SESSION, COUNT, INVALID),
+                (bad, COUNT, INVALID),
+                (none, COUNT, UNKNOWN),
+            ):
+                assert await info(caller, what, number) == (status, [None])
+            for what, action, status in (
+                (MACHINE, "TIDYING", INVALID),
+                (SESSION, "CONNECT", INVALID),
+                (queue(ORDERS), "PAUSE", INVALID),
+                (bad, "PAUSE", INVALID),
+                (none, "PAUSE", UNKNOWN),
+            ):
+                assert await act(caller, what, action) == status
+            await made.harness.kill(leader.name)
+            await made.harness.kill(other.name)
+            told = await asyncio.gather(
+                *(info(caller, what, COUNT) for what in (queue(ORDERS), queue(AWAY))),
+                info(caller, MACHINE, 4),
+            )
+            assert told == [(UNAVAILABLE, [None])] * 3
+            done = await asyncio.gather(
+                act(caller, MACHINE, "DISCONNECT"), act(caller, queue(AWAY), "PAUSE")
+            )
+            assert done == [UNAVAILABLE] * 2
+
+    run(scenario())
 
 
 @pytest.mark.spec(

@@ -179,6 +179,32 @@ def test_targets_follow_their_construction_in_order() -> None:
     assert (found.pair.second, found.after, end) == (222, 333, 28)
     assert pointed.marshal(found)[16:] == raw[16:]
 
+    # Of an array, whose pointers may be any number, equal ones too: its targets in their order,
+    # each with what it points at, all behind the array and what comes after it.
+    class Row(msgspec.Struct):
+        kept: object
+        arm: object
+
+    choice = Union(U32, {1: Unique(U32)})
+    rows = Structure(
+        Both, {"after": U32, "pair": Array(Structure(Row, {"kept": Unique(leaf), "arm": choice}))}
+    )
+    raw = struct.pack(
+        "<2I6I5I",
+        *(2, 77),
+        *(1, 1, 0xFFFF_0000, 1, 1, 1),
+        *(0x0002_0000, 11, 12, 0, 13),
+    )
+    found, end = one(rows).unmarshal(raw)
+    assert end == len(raw)
+    first, second = found.value.pair
+    assert (first.kept, first.arm.value) == (One(11), 12)
+    assert (second.kept, second.arm.value) == (One(None), 13)
+    assert one(rows).marshal(found)[36:] == raw[36:]
+    pointers = one(Array(Unique(U32)))
+    raw = struct.pack("<6I4I", 5, 1, 0, 0xFFFF_FFFF, 0x0002_0000, 1, 21, 22, 23, 24)
+    assert pointers.unmarshal(raw)[0].value == [21, None, 22, 23, 24]
+
 
 @pytest.mark.spec("RP-C706-14.3.10-02")
 def test_equal_full_pointers_are_one_object() -> None:
@@ -266,6 +292,12 @@ def test_a_trailing_conformant_array_counts_before_the_structure() -> None:
     for offset, actual in ((1, 3), (3, 1), (4, 0), (0xFFFFFFFF, 1)):
         with pytest.raises(BadStub):
             room.unmarshal(struct.pack("<III", 3, offset, actual) + b"abc")
+    # A string is such an array, too.
+    text = one(WideString(10))
+    assert text.unmarshal(struct.pack("<III", 2, 0, 2) + b"a\0\0\0")[0].value == "a"
+    for count_max, offset, actual in ((1, 0, 2), (2, 1, 2), (2, 2, 1)):
+        with pytest.raises(BadStub):
+            text.unmarshal(struct.pack("<III", count_max, offset, actual) + b"a\0\0\0")
 
 
 @pytest.mark.spec("RP-RPCE-2.2.4.14-01", "RP-RPCE-3.1.3.5.1-01", "RP-OUR-limits-04")

@@ -277,6 +277,20 @@ def test_features_are_negotiated_in_the_first_bind_alone() -> None:
     client.request(2, b"ab", flags=PduFlag.FIRST)
     (fault,) = client.request(3, b"cd", flags=PduFlag.LAST)
     assert (status_of([fault]), fault.call_id) == (PROTOCOL_ERROR, 2), "of the call that is broken"
+    # In the first bind they are negotiated: what is known of them. Nothing changes them later, nor
+    # what flags say of multiplexing.
+    first = Client()
+    bind = Bind(5840, 5840, 0, (Proposal(0, ECHO.syntax, (NDR20,)), proposal))
+    (answer,) = first.send(write_bind(PduType.BIND, 1, bind))
+    assert [(one.result, one.reason) for one in parse_bind_ack(answer).answers] == [(0, 0), (3, 3)]
+    again = write_bind(
+        PduType.ALTER_CONTEXT, 2, Bind(5840, 5840, 0, (proposal,)), flags=WHOLE | PduFlag.CONC_MPX
+    )
+    (answer,) = first.send(again)
+    assert not answer.flags & PduFlag.CONC_MPX
+    first.request(3, b"ab", flags=PduFlag.FIRST)
+    (fault,) = first.request(4, b"cd", flags=PduFlag.LAST)
+    assert (status_of([fault]), fault.call_id) == (PROTOCOL_ERROR, 3)
 
 
 @pytest.mark.spec(

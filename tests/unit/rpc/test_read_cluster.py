@@ -9,12 +9,13 @@ from qm.model.queries import find_by_path
 from qm.model.values.commands import ReceiveRun, Selector, SelectorKind
 from qm.rpc.interface import Fault
 from qm.rpc.remote_read import interface as mqrr
-from qm.rpc.remote_read import sessions
+from qm.rpc.remote_read import reading, sessions
 from tests.cluster.harness import run
 from tests.unit.api.test_data import PATH
 from tests.unit.api.world import Client, eventually
 from tests.unit.rpc.reading import (
     ACK,
+    INFINITE,
     NACK,
     ORDERS,
     PEEK_CURRENT,
@@ -24,7 +25,7 @@ from tests.unit.rpc.reading import (
     rpc_world,
     with_orders,
 )
-from tests.unit.rpc.test_read_receives import opened_queues
+from tests.unit.rpc.test_read_receives import TAKE_AT, opened_queues
 from tests.unit.rpc.test_remote_read import in_world
 
 UNAVAILABLE, TIMEOUT = 0xC00E000B, 0xC00E001B
@@ -64,11 +65,12 @@ def test_opens_and_reads_wait_or_fail_while_there_is_no_leader() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("RR-OUR-1-05", "RR-OUR-1-06")
+@pytest.mark.spec("RR-OUR-1-05", "RR-OUR-1-06", "RR-3.1.3-01")
 def test_without_a_majority_nothing_is_shown_and_nothing_lent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(proposer, "REPEAT_FOR_S", 2.0)
+    monkeypatch.setattr(reading, "FAILING_MAX_S", 3.0)
 
     async def scenario() -> None:
         async with rpc_world(3) as made:
@@ -78,15 +80,31 @@ def test_without_a_majority_nothing_is_shown_and_nothing_lent(
                 await with_orders(client, b"one", b"two")
             reader = await made.reader(one)
             handle = await reader.open()
-            assert body(await reader.start(handle, PEEK_CURRENT)) == b"one"
+            seen = await reader.start(handle, PEEK_CURRENT)
+            assert body(seen) == b"one"
             await made.harness.kill(leader.name)
             await made.harness.kill(other.name)
             loop = asyncio.get_running_loop()
-            for action in (PEEK_CURRENT, RECEIVE):
-                begun = loop.time()
-                found = await reader.start(handle, action)
+            late = await made.reader(one)  # without a majority, too, it connects and logs on
+            begun = loop.time()
+            at_once = [
+                *(reader.start_values(handle, action) for action in (PEEK_CURRENT, RECEIVE)),
+                reader.start_values(handle, TAKE_AT, lookup=4 << 56 | seen.sequence),
+            ]
+            # One that waits tries for as long as it may.
+            waiting = reader.start_values(handle, timeout_ms=INFINITE)
+            opened, *answers = await asyncio.gather(
+                late.open(),
+                *(reader.call(7, given) for given in (*at_once, waiting)),
+                reader.call(13, reader.start_values(handle)),
+                return_exceptions=True,
+            )
+            assert loop.time() - begun < 20
+            assert isinstance(opened, Fault)
+            assert opened.status == UNAVAILABLE
+            for found in answers:
+                assert not isinstance(found, BaseException), found
                 assert (found.status, found.sections) == (UNAVAILABLE, None)
-                assert loop.time() - begun < 20
             for node in (leader, other):
                 await made.harness.restart(node.name)
             await made.harness.leader()

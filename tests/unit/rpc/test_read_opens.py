@@ -286,6 +286,7 @@ def test_what_an_open_looks_at_and_what_it_does_not() -> None:
         reader = await world.reader()
         for share, status in ((0, 0), (1, 0), (2, INVALID), (3, INVALID), (INFINITE, INVALID)):
             assert await refusal(reader, ORDERS, share=share) == status
+            assert await refusal(reader, ORDERS, share=share, access=0x20) == status
         parsed: Any = parse_format_name(ORDERS)
         wire = format_of(parsed)
         for client_id, non_routing, major, minor, build in (
@@ -402,7 +403,7 @@ def test_a_close_ends_cursors_and_move_contexts() -> None:
             move = mqrr.MoveIn(handle, moving.move_context, key, bytes(16))
             assert (await reader.call(10, move)).status == 0xC00E0007
         assert len(contexts) == 8
-        assert max(contexts) > 1 << 48, "eight random bytes"
+        assert max(contexts) > 1 << 56, "eight random bytes"
         none = r"DIRECT=OS:QUORATE\private$\none"
         assert await refusal(reader, none, access=4, for_move=True) == UNKNOWN
 
@@ -441,7 +442,7 @@ def test_handles_for_moving_only_move_and_the_source_must_be_readable() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one")
         reader, stranger = await world.reader(), await world.reader()
-        for access in (0, 1, 2, 5, 0x20, INFINITE):
+        for access in (0, 1, 2, 5, 6, 0xC, 0x14, 0x20, 0x24, 0x8000_0004, INFINITE):
             with pytest.raises(Fault) as refused:
                 await reader.open(ORDERS + ";later", access, for_move=True)
             assert refused.value.status == INVALID

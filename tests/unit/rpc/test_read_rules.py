@@ -307,6 +307,36 @@ def test_when_it_came_is_not_when_it_was_sent() -> None:
 # Moving ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("RR-3.1.4.6-04")
+def test_what_transactions_have_locked_is_purged_with_their_ends() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await create(client, r".\private$\exact", transactional=True, journaling=True)
+        await send_in_transaction(client, EXACT, b"one", b"two", b"three")
+        source = await client.open(EXACT)
+        transactions = (TRANSACTION, b"y" * 16)
+        for transaction in transactions:
+            begin = data_pb2.BeginTransactionRequest(request=client.next(), transaction=transaction)
+            await client.data.BeginTransaction(begin)
+            taken = await client.receive(source, transaction=transaction)
+            assert len(taken.messages.properties) == 1
+        reader = await world.reader()
+        handle = await reader.open(EXACT)
+        assert (await reader.call(6, mqrr.Handle(handle))).status == 0
+        assert (await reader.start(handle, PEEK_CURRENT)).status == TIMEOUT
+        ends = [
+            data_pb2.EndTransactionRequest(request=client.next(), transaction=one)
+            for one in transactions
+        ]
+        await client.data.CommitTransaction(ends[0])
+        await client.data.AbortTransaction(ends[1])
+        assert (await reader.start(handle, PEEK_CURRENT)).status == TIMEOUT, "it does not come back"
+        journal = await reader.open(EXACT + ";JOURNAL")
+        assert await reader.receive(journal) == b"one", "what is committed is received"
+        assert (await reader.start(journal)).status == TIMEOUT, "what was rolled back is deleted"
+
+    in_world(scenario)
+
+
 @pytest.mark.spec("RR-3.1.4.10-02", "RR-3.1.4.10-08", "RR-3.1.4.11-01", "MQ-2.4-32")
 def test_nothing_moves_to_where_it_is_or_away_from_who_has_it() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:

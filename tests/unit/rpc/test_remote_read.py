@@ -241,6 +241,14 @@ def test_cursors_and_lookups_find_their_message() -> None:
         assert (await reader.start(handle, 0x40000010, lookup=three + 99)).status == NOT_FOUND
         two = 4 << 56 | seen[1].sequence
         assert await reader.receive(handle, action=0x40000020, lookup=two) == b"two"
+        # What stood between two others is not there, and none of them is in its place.
+        for lookup in (two, two - 1, two + 1):
+            gone = await reader.start(handle, 0x40000010, lookup=lookup)
+            is_there = lookup in (three, 4 << 56 | seen[0].sequence)
+            assert (gone.status == NOT_FOUND) is not is_there
+        for one in (seen[0], seen[2]):
+            again = await reader.start(handle, 0x40000010, lookup=4 << 56 | one.sequence)
+            assert (again.sequence, body(again)) == (one.sequence, body(one))
         at_two = (await reader.call(4, mqrr.Handle(handle))).cursor
         assert body(await reader.start(handle, PEEK_CURRENT, cursor=at_two)) == b"one"
         assert await reader.receive(handle) == b"one"
@@ -274,6 +282,14 @@ def test_parameters_that_contradict_each_other_are_refused() -> None:
         ]
         for values in contradictions:
             assert (await reader.start(handle, **values)).status == INVALID_PARAMETER, values
+        # Also of a message and a cursor that are there, whatever is to be done at which of them.
+        key = 4 << 56 | (await reader.start(handle, PEEK_CURRENT)).sequence
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        lookups = (0x40000010, 0x40000011, 0x40000012, 0x40000020, 0x40000021, 0x40000022)
+        for action in (RECEIVE, PEEK_CURRENT, PEEK_NEXT, *lookups):
+            for opnum in (7, 13):
+                both = reader.start_values(handle, action, lookup=key, cursor=cursor)
+                assert (await reader.call(opnum, both)).status == INVALID_PARAMETER
         assert (await reader.start(peeking)).status == 0xC00E0025
         assert (await reader.call(6, mqrr.Handle(peeking))).status == 0xC0000022
         assert body(await reader.start(peeking, PEEK_CURRENT)) == b"one"

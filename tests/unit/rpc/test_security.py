@@ -1,9 +1,14 @@
 """NTLM and SPNEGO: tokens, keys and MICs of the texts, and what is refused."""
 
+import hmac
 import struct
 from collections.abc import Callable
+from hashlib import md5
+from typing import Any
 
 import pytest
+from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
+from cryptography.hazmat.primitives.ciphers import Cipher
 
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.security import der
@@ -19,16 +24,19 @@ from qm.rpc.security.ntlm_keys import (
     session_key,
 )
 from qm.rpc.security.ntlm_messages import (
+    MIC_AT,
+    MIC_SIZE_BYTES,
     NtlmFlag,
     negotiate_flags,
     pairs_of_response,
     parse_authenticate,
     parse_challenge,
     write_authenticate,
+    write_challenge,
     write_negotiate,
 )
 from qm.rpc.security.provider import AUTHENTICATED_USERS, Buffers, SecurityRefused
-from qm.rpc.security.spnego import OID_NTLM, SpnegoAcceptor, SpnegoClient
+from qm.rpc.security.spnego import OID_NTLM, OID_SPNEGO, SpnegoAcceptor, SpnegoClient
 from qm.security.sid import sid_from_text
 from tests.unit.rpc.vectors import fields, vector
 
@@ -70,6 +78,37 @@ class World:
 
 def counting() -> Callable[[int], bytes]:
     return lambda size: bytes(range(size))
+
+
+class Taken:
+    """A client that offers everything, and takes only `flags` of it in its last message."""
+
+    def __init__(self, client: NtlmClient, flags: int) -> None:
+        self._client = client
+        self._flags = flags
+
+    def last(self, acceptor: NtlmAcceptor) -> bytes:
+        """The AUTHENTICATE_MESSAGE, whose MIC is right."""
+        negotiate = self._client.step(b"")
+        challenge = acceptor.step(negotiate)
+        flags, nonce, info = parse_challenge(challenge)
+        changed = write_challenge(flags & self._flags, nonce, "QUORATE", info)
+        raw = self._client.step(changed)
+        # The MIC is over the challenge that the server has sent; the key is in the message.
+        message = parse_authenticate(raw)
+        key = response_key(nt_hash("S3cret!"), "alice", "")
+        base = session_key(key, message.nt_response[:16])
+        mic = mic_of(rc4(base, message.encrypted_key), negotiate, challenge, raw)
+        return raw[:MIC_AT] + mic + raw[MIC_AT + MIC_SIZE_BYTES :]
+
+
+def stream_to_client(exported: bytes) -> tuple[Any, bytes]:
+    """The server's RC4 and its signing key [MS-NLMP 3.4.5.2, 3.4.5.3]."""
+    text = b"session key to server-to-client %s key magic constant\0"
+    sign, seal = (
+        md5(exported + text % one, usedforsecurity=False) for one in (b"signing", b"sealing")
+    )
+    return Cipher(ARC4(seal.digest()), None).encryptor(), sign.digest()
 
 
 @pytest.mark.spec(
@@ -157,6 +196,11 @@ def test_the_sealed_message_of_the_text_is_recomputed() -> None:
     server.verify(plain, token)
     with pytest.raises(SecurityRefused):
         server.verify(plain, token)
+    # The number is that of the message, in its last four bytes, and the first four are the version.
+    for number in range(1, 4):
+        _, token = keys.seal(plain, plain)
+        assert len(token) == 16
+        assert (token[:4], token[12:]) == (b"\1\0\0\0", struct.pack("<I", number))
 
 
 @pytest.mark.spec(
@@ -183,6 +227,21 @@ def test_the_sealed_request_of_the_guide_is_read() -> None:
     buffers = Buffers(raw[:24], plain, raw[-24:-16])
     sealed, token = client.protect(AuthLevel.PRIVACY, buffers, signs_header=True)
     assert sealed + raw[-24:-16] + token == raw[24:]
+    # All three parts whether header signing was negotiated or not, and with signing alone.
+    for level in (AuthLevel.INTEGRITY, AuthLevel.PRIVACY):
+        for signs_header in (False, True):
+            key = bytes.fromhex(given["ExportedSessionKey"])
+            client.keys, acceptor.keys, keys = (
+                SessionKeys(key, 0xE2888235, is_server=is_server)
+                for is_server in (False, True, True)
+            )
+            body, token = client.protect(level, buffers, signs_header=signs_header)
+            assert (body == plain) is (level == AuthLevel.INTEGRITY)
+            shown = body if level == AuthLevel.INTEGRITY else keys.unseal(body)
+            keys.verify(raw[:24] + shown + raw[-24:-16], token)
+            taken = Buffers(raw[:24], body, raw[-24:-16])
+            read = acceptor.unprotect(level, taken, token, signs_header=signs_header)
+            assert read == plain
 
 
 @pytest.mark.spec(
@@ -300,6 +359,19 @@ def test_flags_are_offered_and_demanded() -> None:
     for left_out in ("UNICODE", "EXTENDED_SESSIONSECURITY", "KEY_128"):
         with pytest.raises(SecurityRefused):
             World().ntlm().step(write_negotiate(full & ~NtlmFlag[left_out]))
+        # Who offers it and does not take it in the end has not negotiated it either.
+        for level in (AuthLevel.INTEGRITY, AuthLevel.PRIVACY):
+            for flags, is_accepted in ((full, True), (full & ~NtlmFlag[left_out], False)):
+                acceptor, client = (
+                    World().ntlm(level),
+                    NtlmClient("alice", "S3cret!", "", counting()),
+                )
+                taken = Taken(client, flags).last(acceptor)
+                if is_accepted:
+                    acceptor.step(taken)
+                    continue
+                with pytest.raises(SecurityRefused, match="leaves out"):
+                    acceptor.step(taken)
     for level, is_accepted in ((AuthLevel.INTEGRITY, True), (AuthLevel.PRIVACY, False)):
         acceptor, client = World().ntlm(level), NtlmClient("alice", "S3cret!", "", counting())
         client.step(b"")
@@ -372,6 +444,15 @@ def test_a_third_partys_spnego_exchange_is_accepted() -> None:
         AuthLevel.PRIVACY, buffers, bytes.fromhex(sealed["signature"]), signs_header=True
     )
     assert plain.hex() == sealed["body_plain"]
+    # The other direction by itself: the stream from its beginning, and number 1.
+    exported = bytes.fromhex(sealed["ExportedSessionKey"])
+    cipher, sign_key = stream_to_client(exported)
+    answer = Buffers(buffers.header, plain, buffers.trailer)
+    body, token = acceptor.protect(AuthLevel.PRIVACY, answer, signs_header=True)
+    assert body == cipher.update(plain)
+    signed = struct.pack("<I", 1) + buffers.header + plain + buffers.trailer
+    checksum = cipher.update(hmac.digest(sign_key, signed, "md5")[:8])
+    assert token == struct.pack("<I8sI", 1, checksum, 1)
 
 
 @pytest.mark.spec("RP-SPNG-3.1.5.1-02", "RP-SPNG-3.2.5-05")
@@ -390,6 +471,17 @@ def test_a_changed_spnego_token_is_refused() -> None:
         acceptor.step(vector("spnego_1_init"))
         with pytest.raises(SecurityRefused):
             acceptor.step(last[:cut])
+    # Within a list, where a value without a length would look like one of none.
+    ours = der.write(der.OID, OID_NTLM)
+    for inside in (b"", b"\x06\x80", b"\x06\x80\0\0", b"\x06\x02\x2a", b"\x06"):
+        offered = der.write(0xA0, der.write(der.SEQUENCE, ours + inside))
+        init = der.write(0xA0, der.write(der.SEQUENCE, offered))
+        token = der.write(0x60, der.write(der.OID, OID_SPNEGO), init)
+        if inside:
+            with pytest.raises(SecurityRefused):
+                World().spnego().step(token)
+        else:
+            World().spnego().step(token)
 
 
 @pytest.mark.spec("RP-SPNG-3.2.5-02", "RP-SPNG-3.2.5-03")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from qm.rpc.dcom.automation.dispatch import DISPATCH_OPERATIONS, DISPID_PROPERTYPUT, arguments_of
 from qm.rpc.dcom.automation.variant import (
+    STRING_BLOB,
     VARIANT,
     WIRE_VARIANT,
     SafeArray,
@@ -73,6 +74,11 @@ def test_a_variant_is_written_as_the_guide_has_it(name: str) -> None:
     expected = vector(f"rpc_oaut_variant_{name}")
     assert len(raw) == len(expected)
     assert [a for a, b in zip(raw, expected, strict=True) if a != b] in ([], [4])
+    blob = Listed((STRING_BLOB,))
+    for text, size, units in ((None, 0xFFFF_FFFF, 0), ("", 0, 0), ("a\0\U0001f600", 8, 4)):
+        raw = struct.pack("<III", units, size, units) + (text or "").encode("utf-16-le")
+        assert blob.marshal([text]) == raw
+        assert blob.unmarshal(raw) == ([text], len(raw))
 
 
 scalars = st.one_of(

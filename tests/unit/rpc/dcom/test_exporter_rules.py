@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from qm.rpc.dcom.hresults import ComError, Hresult
-from qm.rpc.dcom.runtime.exporter import Exporter
+from qm.rpc.dcom.runtime.exporter import NODE_SHIFT, Exporter
 from qm.rpc.dcom.runtime.identifiers import IID_IUNKNOWN
 from qm.rpc.dcom.runtime.properties import _deserialized, serialized
 from qm.rpc.ndr.streams import BadStub
@@ -26,10 +26,27 @@ COUNT = 200
 @pytest.mark.spec("RP-DCOM-3.1.1.5.1-03")
 def test_numbers_of_objects_are_random_and_come_once() -> None:
     seen: set[object] = set()
+    drawn: list[bytes] = []
+
+    def draw(size: int) -> bytes:
+        drawn.append(secrets.token_bytes(size))
+        return drawn[-1]
+
+    def is_drawn(number: int) -> bool:
+        """Whether it is the node's number and chance, and nothing else."""
+        return any(number == 3 << NODE_SHIFT | int.from_bytes(one, "little") for one in drawn)
+
     for _ in range(2):
-        exporter = Exporter(3, Everything(), lambda *_: None, secrets.token_bytes)
+        exporter = Exporter(3, Everything(), lambda *_: None, draw)
+        assert is_drawn(exporter.oxid)
+        assert exporter.ipid_rem_unknown in drawn
+        assert not {exporter.oxid, exporter.ipid_rem_unknown} & seen
+        seen |= {exporter.oxid, exporter.ipid_rem_unknown}
         for _ in range(COUNT):
+            drawn.clear()
             ref = exporter.export(Thing(), IID_IUNKNOWN, ALICE, HERE, 0.0)
+            assert is_drawn(ref.oid)
+            assert ref.ipid in drawn
             assert not {ref.oid, ref.ipid} & seen
             seen |= {ref.oid, ref.ipid}
             pointer = exporter.pointer(ref.ipid, ALICE, 0.0)

@@ -44,6 +44,7 @@ from qm.rpc.dcom.runtime.orpc import (
     Extension,
     Listed,
     OrpcThis,
+    orpc_operation,
 )
 from qm.rpc.dcom.runtime.places import Places
 from qm.rpc.dcom.runtime.properties import (
@@ -62,6 +63,7 @@ from qm.rpc.dcom.runtime.properties import (
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
 from qm.rpc.limits import CONNECTIONS_PER_ADDRESS_MAX
 from qm.rpc.ndr.streams import BadStub
+from qm.rpc.ndr.types import U32
 from qm.rpc.server.call import Call
 from tests.unit.rpc.dcom.scripts import clsid, iid
 from tests.unit.rpc.dialogue import Client
@@ -296,6 +298,9 @@ def test_heads_of_requests_and_answers() -> None:
     raw[4:8] = b"\1\2\3\4"
     assert this.unmarshal(bytes(raw)) == ([OrpcThis(b"c" * 16, flags=0x0403_0201)], 32)
     assert that.marshal([None]) == bytes(8)
+    # Of each operation: in front of what it gives.
+    operation = orpc_operation("count", (U32,), (U32, U32))
+    assert operation.gives.marshal([None, 7, 8]) == bytes(8) + pack("<II", 7, 8)
     version = Listed((COM_VERSION,))
     assert version.marshal([(5, 0x0107)]) == bytes.fromhex("0500 0701")
     assert version.unmarshal(bytes.fromhex("0500 0701")) == ([(5, 0x0107)], 4)
@@ -513,6 +518,19 @@ def test_what_nobody_pings_is_released_after_three_periods() -> None:
     assert made.exporter.sweep(2 * UNPINGED_MAX_S + 1) == 1
     assert made.released == [lost, kept]
     assert not made.exporter.ping(number, ALICE, 2 * UNPINGED_MAX_S + 1)
+    # Of two sets with the same objects, one of which dies: each object loses one reference alone.
+    made = Made()
+    both, alone, single = Thing(), Thing(), Thing()
+    refs = [made.export(one) for one in (both, alone, single)]
+    dying, _ = made.exporter.change_set(0, 0, [one.oid for one in refs], (), ALICE, 0.0)
+    living, _ = made.exporter.change_set(0, 0, [refs[0].oid], (), ALICE, 0.0)
+    assert made.exporter.ping(living, ALICE, UNPINGED_MAX_S)
+    assert made.exporter.sweep(UNPINGED_MAX_S + 1) == 2, "every other object of the set"
+    assert made.released == [alone, single]
+    assert not made.exporter.ping(dying, ALICE, UNPINGED_MAX_S + 1)
+    assert made.exporter.sweep(2 * UNPINGED_MAX_S) == 0
+    assert made.exporter.sweep(2 * UNPINGED_MAX_S + 1) == 1
+    assert made.released == [alone, single, both]
 
 
 @pytest.mark.spec("RP-DCOM-3.1.1.5.4-05", "RP-DCOM-3.1.1.6.2-01")
