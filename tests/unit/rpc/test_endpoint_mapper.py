@@ -15,6 +15,7 @@ from qm.rpc.endpoint_mapper import (
     Registration,
     Tower,
     parse_tower,
+    port_of_tower,
     tower_of,
 )
 from qm.rpc.interface import Fault, Interface, interface_syntax
@@ -146,6 +147,11 @@ def test_ept_map_refuses_what_is_out_of_bounds() -> None:
     assert given is not None
     longest = MapIn(None, Tower(2000, given.octets.ljust(2000, b"\0")), NIL, 4)
     assert (mapper().map(CALL, longest).count, mapper().map(CALL, longest).status) == (1, 0)
+    # What is told: behind the handle, the counts and the pointer, both counts and the octets.
+    told = mapped(longest)
+    size, length = struct.unpack_from("<II", told, 40)
+    assert size == length == len(told) - 48 - 4 - (-size % 4)
+    assert port_of_tower(told[48 : 48 + size]) != 0
     raw = vector("epm_ept_map_request")
     with pytest.raises(BadStub):
         MAPPER.operations[3].takes.unmarshal(raw[:-4] + struct.pack("<I", 501))

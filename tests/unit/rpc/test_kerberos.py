@@ -24,6 +24,7 @@ from qm.rpc.security.pac import _INFO, _Group, sids_of_logon
 from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, Buffers, SecurityRefused
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.security.spnego import OID_KERBEROS, OID_KERBEROS_MS, OID_NTLM, SpnegoAcceptor
+from qm.security.access import effective_sids
 from qm.security.sid import sid_from_text, sid_text
 
 LOGON_INFO = bytes.fromhex(
@@ -191,6 +192,7 @@ def test_a_logon_info_that_was_altered_is_refused_or_read_within_its_bounds() ->
             sids_of_logon(LOGON_INFO[:end])
 
 
+@pytest.mark.spec("RP-OUR-auth-04")
 def test_who_calls_is_whom_the_ticket_names(monkeypatch: pytest.MonkeyPatch) -> None:
     library(monkeypatch)
     one = acceptor()
@@ -198,6 +200,14 @@ def test_who_calls_is_whom_the_ticket_names(monkeypatch: pytest.MonkeyPatch) -> 
     assert one.is_done
     assert one.identity.name == "alice@QUORATE.TEST"
     assert one.identity.sids == (*sids_of_logon(LOGON_INFO), AUTHENTICATED_USERS, NETWORK)
+    texts = {sid_text(each) for each in effective_sids(one.identity.sids)}
+    assert {"S-1-5-11", "S-1-5-2", "S-1-1-0"} < texts
+    # Of an account of this cluster, too, whose SIDs are not in the ticket.
+    library(monkeypatch, info=(), name="service@QUORATE.TEST")
+    own = acceptor()
+    own.step(b"ticket")
+    texts = {sid_text(each) for each in effective_sids(own.identity.sids)}
+    assert texts == {"S-1-5-21-1-2-3-4", "S-1-5-11", "S-1-5-2", "S-1-1-0"}
     assert (one.signature_size(AuthLevel.PRIVACY), one.signature_size(AuthLevel.INTEGRITY)) == (
         76,
         28,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from qm.api.propose import proposer
+from qm.node.replica import replicated_store
 from qm.pb import control_pb2, control_pb2_grpc, data_pb2
 from qm.rpc.client import RpcClient
 from qm.rpc.endpoint_mapper import MAPPER, MapIn, port_of_tower, tower_of
@@ -290,6 +291,7 @@ def test_one_property_that_is_none_fails_the_whole_call() -> None:
 def test_what_fails_is_a_result_with_a_majority_and_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(replicated_store, "PROPOSE_WAIT_MS", 2_000)
     monkeypatch.setattr(proposer, "REPEAT_FOR_S", 1.0)
     bad = queue(ORDERS)
     bad.what.value.suffix_and_flags = 1
@@ -330,7 +332,7 @@ def test_what_fails_is_a_result_with_a_majority_and_without(
             done = await asyncio.gather(
                 act(caller, MACHINE, "DISCONNECT"), act(caller, queue(AWAY), "PAUSE")
             )
-            assert done == [UNAVAILABLE] * 2
+            assert [*done] == [UNAVAILABLE] * 2
 
     run(scenario())
 

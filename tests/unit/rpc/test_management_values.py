@@ -304,9 +304,9 @@ def test_what_is_in_a_queue_its_journal_and_its_subqueues() -> None:
         assert await value(caller, queue(ORDERS + ";JOURNAL"), BYTES) == journal_size
         # What waits for another queue manager has no journal, whatever waits.
         await client.send(AWAY, b"out")
-        told = [one.value for one in await values(caller, queue(AWAY), *asked)]
-        assert told[0] == 1
-        assert told[2:4] == [0, 0]
+        away = [one.value for one in await values(caller, queue(AWAY), *asked)]
+        assert away[0] == 1
+        assert away[2:4] == [0, 0]
 
     in_world(scenario)
 

@@ -195,12 +195,13 @@ def test_targets_follow_their_construction_in_order() -> None:
         *(1, 1, 0xFFFF_0000, 1, 1, 1),
         *(0x0002_0000, 11, 12, 0, 13),
     )
-    found, end = one(rows).unmarshal(raw)
+    wrapped, end = one(rows).unmarshal(raw)
+    content: Any = wrapped.value
     assert end == len(raw)
-    first, second = found.value.pair
+    first, second = content.pair
     assert (first.kept, first.arm.value) == (One(11), 12)
     assert (second.kept, second.arm.value) == (One(None), 13)
-    assert one(rows).marshal(found)[36:] == raw[36:]
+    assert one(rows).marshal(wrapped)[36:] == raw[36:]
     pointers = one(Array(Unique(U32)))
     raw = struct.pack("<6I4I", 5, 1, 0, 0xFFFF_FFFF, 0x0002_0000, 1, 21, 22, 23, 24)
     assert pointers.unmarshal(raw)[0].value == [21, None, 22, 23, 24]

@@ -7,6 +7,7 @@ import pytest
 from qm.api.propose import proposer
 from qm.model.queries import find_by_path
 from qm.model.values.commands import ReceiveRun, Selector, SelectorKind
+from qm.node.replica import replicated_store
 from qm.rpc.interface import Fault
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read import reading, sessions
@@ -70,6 +71,7 @@ def test_without_a_majority_nothing_is_shown_and_nothing_lent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(proposer, "REPEAT_FOR_S", 2.0)
+    monkeypatch.setattr(replicated_store, "PROPOSE_WAIT_MS", 2_000)
     monkeypatch.setattr(reading, "FAILING_MAX_S", 3.0)
 
     async def scenario() -> None:

@@ -482,6 +482,10 @@ def test_a_changed_spnego_token_is_refused() -> None:
                 World().spnego().step(token)
         else:
             World().spnego().step(token)
+            # Values of other kinds than the text says, in each place.
+            for at in (0, token.index(b"\x06"), len(token) - len(ours) - 2, len(token) - len(ours)):
+                with pytest.raises(SecurityRefused):
+                    World().spnego().step(token[:at] + b"\x31" + token[at + 1 :])
 
 
 @pytest.mark.spec("RP-SPNG-3.2.5-02", "RP-SPNG-3.2.5-03")

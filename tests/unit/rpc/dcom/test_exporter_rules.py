@@ -86,6 +86,7 @@ def test_a_serialized_type_has_two_headers_and_its_own_alignment() -> None:
             shifted = b"x" * at + raw
             assert _deserialized(Unique(Array(U8, 100)), shifted[at:]) == list(range(count))
     raw = serialized(U32, 7)
-    for bad in (b"\2" + raw[1:], raw[:1] + b"\0" + raw[2:], raw[:8] + b"\x10" + raw[9:], raw[:-4]):
+    changed = (raw[:at] + bytes((raw[at] ^ 0x18,)) + raw[at + 1 :] for at in range(4))
+    for bad in (*changed, raw[:8] + b"\x10" + raw[9:], raw[:-4]):
         with pytest.raises((BadStub, struct.error)):
             _deserialized(U32, bad)
