@@ -14,8 +14,9 @@ from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Selector, SelectorKind
 from qm.model.values.elements import QueueAccessType
 from qm.names import errors as name_errors
+from qm.names.guid import guid_text
 from qm.wire.codes import CUSTOMER_BIT, ErrorCode, facility, is_failure, is_vendor_code
-from tests.unit.model.world import World, packet, request
+from tests.unit.model.world import OWN, PEER, World, packet, request
 
 CATALOGUE = Path(__file__).parents[1] / "data" / "spec" / "mqmq.jsonl"
 ROWS: dict[str, str] = {
@@ -79,6 +80,7 @@ def test_the_facility_and_severity_of_every_code() -> None:
         assert code.is_information == (code.value >> 16 == 0x400E)
     # General HRESULTs occur too, and are told apart.
     assert facility(0x8007_0057) == 7
+    assert facility(0x8029_0100) == 0x29
     assert is_failure(0x8007_0057)
     assert not is_failure(0)
 
@@ -96,6 +98,37 @@ def test_names_answer_with_codes_of_the_table() -> None:
     assert ErrorCode(name_errors.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME).value == 0xC00E0014
     assert ErrorCode(name_errors.MQ_ERROR_ILLEGAL_FORMATNAME).value == 0xC00E001E
     assert ErrorCode(name_errors.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION).value == 0xC00E0020
+
+
+@pytest.mark.spec("MQ-2.4-08")
+def test_names_that_mean_no_queue_or_none_for_the_call_are_refused_by_codes_of_the_table() -> None:
+    world = World()
+    world.create("orders")
+    client = world.client()
+
+    def opened(name: str, access: QueueAccessType) -> int:
+        return world.one(commands.OpenQueue(client.request(), name, access, 0, ())).status
+
+    send, receive = QueueAccessType.SEND_ACCESS, QueueAccessType.RECEIVE_ACCESS
+    for name in (
+        "",
+        "orders",
+        "vhost\\orders",
+        "DIRECT=OS:vhost",
+        "PUBLIC=orders",
+        "DIRECT=X:a\\b",
+    ):
+        found = {opened(name, send), opened(name, receive), client.send(name).status}
+        assert found == {0xC00E_001E}
+    # Legal names, of what cannot be sent to or read.
+    machine = f"MACHINE={guid_text(OWN)}"
+    for suffix in ("JOURNAL", "DEADLETTER", "DEADXACT"):
+        for name in (f"{machine};{suffix}", f"DIRECT=OS:vhost\\SYSTEM$;{suffix}"):
+            assert (opened(name, send), opened(name, receive)) == (0xC00E_0020, 0)
+            assert client.send(name).status == 0xC00E_0020
+    assert opened(f"MACHINE={guid_text(PEER)};JOURNAL", send) == 0xC00E_0020
+    for name in ("MULTICAST=234.1.1.1:8001", "DIRECT=OS:vhost\\a,DIRECT=OS:vhost\\b"):
+        assert opened(name, receive) == client.send(name).status == 0xC00E_0020
 
 
 def created_in(world: World, path_name: str, **attributes: object) -> int:

@@ -183,6 +183,11 @@ def test_a_union_repeats_what_chooses_its_arm() -> None:
     assert repeated in stub
     with pytest.raises(BadStub):
         QMMGMT.operations[0].takes.unmarshal(stub.replace(repeated, bytes([3, 0, 0, 0, 2]), 1))
+    # Arms of one layout are told apart by it too.
+    stub, repeated = asking(named(f"PUBLIC={GUID}"), COUNT), bytes([1, 0, 0, 0, 1])
+    assert repeated in stub
+    with pytest.raises(BadStub):
+        QMMGMT.operations[0].takes.unmarshal(stub.replace(repeated, bytes([1, 0, 0, 0, 4]), 1))
     # With no type there is nothing behind the tag.
     nothing = ManagementObject(2, Arm(2, WireFormat(0, 0, 0, Arm(0, None))))
     read = QMMGMT.operations[0].takes.unmarshal(asking(nothing, COUNT))[0]

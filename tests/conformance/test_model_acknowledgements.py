@@ -271,6 +271,32 @@ def test_a_time_that_is_over_is_told_by_where_the_message_was(world: World) -> N
     assert classes(world, admin) == [0x8002, 0x0002, 0xC002, 0x0002, 0x4000]
 
 
+@pytest.mark.spec("MQ-2.2.18.1.6-09")
+def test_what_is_sent_here_arrives_and_is_taken_when_its_transaction_commits(world: World) -> None:
+    admin = world.create("admin")
+    world.create("orders")
+    world.create("exact", transactional=True)
+    client = world.client()
+    asked = asking(PA | PR | NA | NR)
+    assert client.send(ORDERS, raw=packet(0, **asked)).status == 0
+    assert classes(world, admin) == [0x0002]
+    exact = "DIRECT=OS:vhost\\exact"
+    for end in (client.abort, client.commit):
+        transaction = client.begin(f"send {end.__name__}")
+        raw = packet(0, to="exact", sequence=(1, 1, 0), **asked)
+        assert client.send(exact, raw=raw, transaction=transaction).status == 0
+        assert classes(world, admin) == [0x0002]
+        assert end(transaction) == 0
+    assert classes(world, admin) == [0x0002, 0x0002]
+    opened = client.open(exact, QueueAccessType.RECEIVE_ACCESS)
+    for end in (client.abort, client.commit):
+        transaction = client.begin(f"take {end.__name__}")
+        assert client.receive(opened, transaction=transaction)[0].status == 0
+        assert classes(world, admin) == [0x0002, 0x0002], "neither taken nor given back"
+        assert end(transaction) == 0
+    assert classes(world, admin) == [0x0002, 0x0002, 0x4000]
+
+
 @pytest.mark.spec("DM-3.1.1.12-32", "DM-3.1.1.12-33")
 @pytest.mark.parametrize("flags", [NA | NR, NA | PR | NR, NA, PR | NR, 0])
 def test_failed_delivery_is_told_to_who_asked(flags: int) -> None:

@@ -46,6 +46,38 @@ def test_every_message_of_the_queue_manager_has_its_guid_and_an_ordinal_of_its_o
     assert 0 not in {position.message_ordinal for position in positions}
 
 
+@pytest.mark.spec("MQ-2.2.18.1.3-02")
+def test_so_have_messages_to_several_queues_and_those_that_it_makes_itself() -> None:
+    world = World(forgets=True)
+    orders, admin, reports = (world.create(name) for name in ("orders", "admin", "reports"))
+    asked: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.PA)},
+        "report_to": world.record(reports).identifier,
+    }
+    found: list[tuple[bytes, int]] = []
+    for number in (1, 2):
+        client = world.client(f"c{number}")
+        for name in ("DIRECT=TCP:10.9.8.7\\far", "DIRECT=OS:far\\q", ORDERS):
+            outcome = client.send(name)
+            assert isinstance(outcome.value, tuple)
+            ordinal, ((queue_id, key),) = outcome.value
+            position = world.positions(queue_id)[key]
+            assert position.message_ordinal == ordinal
+            found.append((position.source_queue_manager, ordinal))
+        assert world.arrive(packet(number, **asked)) == [TransferVerdict.ACCEPTED]
+    for queue_id in (admin, reports):
+        for position in world.positions(queue_id).values():
+            header = world.message(position).user_header
+            identifier = (position.source_queue_manager, position.message_ordinal)
+            assert (header.source_queue_manager, header.message_id) == identifier
+            found.append(identifier)
+    assert len(found) == len(set(found)) == 10
+    assert {source for source, _ in found} == {OWN}
+    foreign = [one for one in world.positions(orders).values() if one.source_queue_manager == PEER]
+    assert [one.message_ordinal for one in foreign] == [1, 2], "theirs are their own"
+
+
 @pytest.mark.spec("MQ-2.2.19.1-18")
 def test_a_message_that_is_too_late_is_ignored_on_arrival() -> None:
     world = World()
@@ -57,6 +89,21 @@ def test_a_message_that_is_too_late_is_ignored_on_arrival() -> None:
         TransferVerdict.ACCEPTED,
     ]
     assert [m.user_header.message_id for m in world.messages(orders)] == [2]
+    # So is one among many that differ from it in nothing but their times.
+    times = [(5, NOW_S)] * 3 + [(5, NOW_S - 6), (5, NOW_S - 5), (4, NOW_S - 5), (5, NOW_S)]
+    times += [(0xFFFF_FFFF, 0), (0xFFFF_FFFF, NOW_S)]
+    many = [
+        packet(number, time_to_reach_queue=reach, sent_time=sent)
+        for number, (reach, sent) in enumerate(times, 11)
+    ]
+    is_late = [number in (3, 5) for number in range(len(times))]
+    assert world.arrive(*many) == [
+        MessageClass.NACK_REACH_QUEUE_TIMEOUT if late else TransferVerdict.ACCEPTED
+        for late in is_late
+    ]
+    assert [m.user_header.message_id for m in world.messages(orders)] == [
+        *(2, 11, 12, 13, 15, 17, 18, 19)
+    ]
 
 
 @pytest.mark.spec("MQ-2.2.19.2-06", "MQ-2.2.19.2-05")

@@ -154,7 +154,7 @@ def test_what_is_sent_here_is_in_order_of_priority(world: World, is_transactiona
     assert [(ordinal - first, priority) for ordinal, priority in found] == wanted
 
 
-@pytest.mark.spec("DM-3.1.1.2-08")
+@pytest.mark.spec("DM-3.1.1.2-08", "MQ-2.3.1.11-01")
 @pytest.mark.parametrize("authentication", [False, True])
 def test_a_queue_for_authenticated_messages_takes_no_other_from_here(
     world: World, authentication: bool

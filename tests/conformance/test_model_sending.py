@@ -158,6 +158,7 @@ def test_what_one_transaction_sends_is_marked(sender: Sender) -> None:
     ]
 
 
+@pytest.mark.spec("MQ-2.2.20.5-08")
 def test_a_transaction_tag_is_free_again_when_all_of_it_has_left(sender: Sender) -> None:
     sender.send(2, **TRANSACTIONAL)
     counters = sender.counters()

@@ -11,7 +11,7 @@ from qm.model.management.directory import Filter, Operator
 from qm.model.messages.cursors import Cursor, CursorAnswer
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
-from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.commands import Selector, SelectorKind, TransferVerdict
 from qm.model.values.elements import (
     DirectoryObjectType,
     DirectoryOperationResult,
@@ -107,8 +107,8 @@ def test_quotas_are_in_kilobytes_and_bind_nothing_while_they_are_unset(world: Wo
     free = world.create("free", journaling=True)
     assert (world.record(free).quota, world.record(free).journal_quota) == (0xFFFF_FFFF,) * 2
     client = world.client()
-    raw = packet(0, body=bytes(800))
-    assert len(raw) < 1024 < 2 * len(raw) <= 2048 < 3 * len(raw)
+    raw = packet(0, body=bytes(1024 - len(packet(0, body=b""))))
+    assert len(raw) == 1024, "a KB"
     exceeded = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
     for name, expected in (("limited", [0, 0, exceeded]), ("free", [0, 0, 0])):
         target = f"DIRECT=OS:vhost\\{name}"
@@ -116,6 +116,31 @@ def test_quotas_are_in_kilobytes_and_bind_nothing_while_they_are_unset(world: Wo
         client.receive(client.open(target, RECEIVE), 3)
     journals = [world.record(queue_id).journal_queue for queue_id in (limited, free)]
     assert [len(world.positions(journal)) for journal in journals] == [1, 3]
+    # What has no quota of its own is bound by the computer's.
+    computer = {"queue_manager_quota": encode_attribute(5)}
+    assert world.one(commands.SetQueueManager(request(), computer, ())).status == 0
+    target = "DIRECT=OS:vhost\\free"
+    assert [client.send(target, raw=raw).status for _ in range(2)] == [0, exceeded]
+
+
+@pytest.mark.parametrize("name", ["quota", "journal_quota"])
+@pytest.mark.spec("MQ-2.3.1.5-01", "MQ-2.3.1.7-01")
+def test_a_quota_is_any_number_of_32_bits(world: World, name: str) -> None:
+    orders = world.create("orders", journaling=True)
+    client, target = world.client(), ORDERS
+
+    def changed(value: int) -> int:
+        values = {name: encode_attribute(value)}
+        return world.one(commands.SetQueue(request(), orders, values, ())).status
+
+    for value, kept in ((0, 0), (1, 1), (0xFFFF_FFFE, 2), (0xFFFF_FFFF, 3)):
+        assert changed(value) == 0
+        assert getattr(world.record(orders), name) == value
+        client.send(target)
+        client.receive(client.open(target, RECEIVE))
+        assert len(world.positions(world.record(orders).journal_queue)) == kept
+    for value in (-1, 1 << 32):
+        assert changed(value) == ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
 
 
 @pytest.mark.spec("MQ-1.1-06")
@@ -194,6 +219,38 @@ def test_messages_and_queues_are_of_one_kind(world: World) -> None:
     assert client.commit(transaction) == 0
     assert client.send("DIRECT=OS:vhost\\plain").status == 0
     assert (len(world.positions(plain)), len(world.positions(exact))) == (1, 1)
+    # What an application sends as a packet is of the kind of its transaction.
+    transaction = client.begin("u")
+    sequenced = packet(0, sequence=(1, 1, 0))
+    other = client.send("DIRECT=OS:vhost\\exact", raw=packet(0), transaction=transaction)
+    assert other.status == client.send("DIRECT=OS:vhost\\plain", raw=sequenced).status == usage
+    # In one batch each message is judged by its own kind.
+    assert world.arrive(
+        packet(3, to="exact", sequence=(SEQUENCE, 1, 0)),
+        packet(4, to="exact"),
+        packet(5, to="plain"),
+        packet(6, to="plain", sequence=(SEQUENCE, 2, 1)),
+    ) == [
+        *(TransferVerdict.ACCEPTED, MessageClass.NACK_NOT_TRANSACTIONAL_MSG),
+        *(TransferVerdict.ACCEPTED, MessageClass.NACK_NOT_TRANSACTIONAL_Q),
+    ]
+    assert (len(world.positions(plain)), len(world.positions(exact))) == (2, 2)
+
+
+@pytest.mark.spec("MQ-1.1-11")
+def test_no_transactional_queue_gets_what_the_queue_manager_sends_itself(world: World) -> None:
+    """Neither acknowledgements nor reports are transactional."""
+    world.create("orders")
+    plain, exact = world.create("plain"), world.create("exact", transactional=True)
+    for number, (name, queue_id) in enumerate((("plain", plain), ("exact", exact))):
+        asked = packet(
+            2 * number,
+            admin_queue=direct(name),
+            properties={"flags": int(AcknowledgeFlags.PA)},
+        )
+        traced = packet(2 * number + 1, report_to=world.record(queue_id).identifier)
+        assert world.arrive(asked, traced) == [TransferVerdict.ACCEPTED] * 2
+    assert (len(world.positions(plain)), len(world.positions(exact))) == (2, 0)
 
 
 @pytest.mark.spec("MQ-1.1-12")

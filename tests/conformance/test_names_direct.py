@@ -202,6 +202,17 @@ def test_http_addresses(protocol: DirectProtocol, default: int) -> None:
 
 @pytest.mark.parametrize("where", ["TCP:10.0.0.5", "OS:host", "HTTP://host/MSMQ"])
 @pytest.mark.spec("MQ-2.1.2-12")
+def test_a_queue_name_has_the_characters_that_the_path_rule_allows(where: str) -> None:
+    for code in range(0x80):
+        is_allowed = 0x21 <= code and chr(code) not in '\\;"+,'
+        for tail in ("q", "PRIVATE$\\q", "q;s", "PRIVATE$\\q;s"):
+            assert is_format_name(f"DIRECT={where}\\{tail}{chr(code)}") == is_allowed
+    for reserved in ("PRIVATE$", "system$"):
+        assert not is_format_name(f"DIRECT={where}\\{reserved}")
+
+
+@pytest.mark.parametrize("where", ["TCP:10.0.0.5", "OS:host", "HTTP://host/MSMQ"])
+@pytest.mark.spec("MQ-2.1.2-12")
 def test_a_queue_name_obeys_the_path_rule_and_may_carry_a_subqueue(where: str) -> None:
     for private in ("", "PRIVATE$\\"):
         name = direct(f"DIRECT={where}\\{private}{'q' * 124};{'s' * 32}")

@@ -149,6 +149,9 @@ def test_positions_count_messages_and_recoverable_ones_apart() -> None:
     driven.feed(message(8, KIND_EXPRESS))
     driven.session.commit(8)
     assert driven.acks() == [SessionHeader(8, 0, 0, 5, 3, 64)]
+    # A peer that counts its recoverable messages otherwise is not heard on.
+    driven.feed(ack(0, sent=8, recoverable_sent=8))
+    assert driven.state() is SessionState.CLOSED
 
 
 @pytest.mark.spec("QB-3.1.1.3.1-02", "MQ-2.2.20.4-06", "MQ-2.2.20.4-07")

@@ -33,7 +33,16 @@ def test_recoverable_messages_survive_a_restart_and_express_ones_do_too(tmp_path
     recoverable, express = packet(1, is_recoverable=True), packet(2)
     transactional = packet(3, to="exact", sequence=(5, 1, 0))
     node.put([arrivals(recoverable, express, transactional)])
-    node = node.reopen()
+    kept = bodies(node)
+    assert sorted(kept.values()) == sorted((recoverable, express, transactional))
+    node = node.reopen()  # from the log
+    assert bodies(node) == kept
+    fillers = [packet(number, body=bytes(70_000)) for number in (4, 5)]
+    node.put(*([arrivals(filler)] for filler in fillers))
+    node.compact()
+    assert node.log.first_index() > 4, "their entries are dropped"
+    node = node.reopen()  # from the state
+    assert bodies(node).items() > kept.items()
     manager = queries.queue_manager(node.store.view)
     assert manager is not None
     assert manager.attributes.identifier == OWN

@@ -146,6 +146,8 @@ def test_the_types() -> None:
     # A VARTYPE has 16 bits: a third byte belongs to wReserved1.
     assert read(b"\x11\x00\x01" + bytes(5) + b"\x11\x00\x07") == Variant(V.UI1, 7)
     assert is_refused(b"\x11\x01\x00" + bytes(5) + b"\x11\x01\x07")
+    for number, other in ((0x11, 0x12), (0x13, 0x03), (0x1F, 0x48), (0x1011, 0x41)):
+        assert is_refused(pack("<H6xH", number, other) + bytes(16))
     legal = {0, 1, 2, 3, 11, 16, 17, 18, 19, 20, 21, 31, 65, 72} | {v.value for v in vectors}
     for number in (*range(0x2000), 0x4000, 0x8000, 0xFFFF):
         # No elements, and a pointer to nothing.
@@ -271,6 +273,8 @@ def test_arrays_of_bytes_shorts_and_longs() -> None:
         for count in (3, VECTOR_ELEMENTS_MAX, 0xFFFF_FFFF):
             stub = head(number) + bytes(2) + pack("<III", count, 1, count)
             assert is_refused(stub + b"\x01\x02")
+        # Where there is no array, there is no element to count.
+        assert is_refused(head(number) + bytes(2) + pack("<II", 1, 0))
 
 
 @pytest.mark.spec("MQ-2.2.16.5-01", "MQ-2.2.16.6-01", "MQ-2.2.16.7-01")
@@ -285,6 +289,7 @@ def test_arrays_of_large_integers_guids_and_strings() -> None:
         for count in (2, VECTOR_ELEMENTS_MAX, 0xFFFF_FFFF):
             stub = head(number) + bytes(2) + pack("<III", count, 1, count)
             assert is_refused(stub + b"\x01\0")
+        assert is_refused(head(number) + bytes(2) + pack("<II", 1, 0))
 
 
 @pytest.mark.spec("MQ-2.2.16.2-01", "MQ-2.2.16.4-01", "MQ-2.2.16.5-01")

@@ -104,6 +104,12 @@ def test_transaction_header_layout_and_flags() -> None:
         connected = msgspec.structs.replace(TRANSACTION, connector_qm_guid=guid)
         assert read_transaction(transaction_bytes(1, more=guid)) == connected
         assert write_transaction_header(connected) == transaction_bytes(1, more=guid)
+    # A judge by shape does not take the GUID for the header that follows it.
+    misleading = raw.properties(body=bytes(8), allocation=0, correlation_id=pack("<12xII", 24, 24))
+    encoded = transaction_bytes(1, more=bytes(16))
+    assert raw.refused(raw.message(header, encoded, misleading, flags=0)).field == (
+        "MessagePropertiesHeader.AllocationBodySize"
+    )
     encoded = transaction_bytes(1, more=GUID_A)
     for length in range(36):
         with pytest.raises(ProtocolError) as raised:

@@ -137,6 +137,8 @@ def test_three_headers_are_in_every_message() -> None:
         raw.refused(encoded[:length])
     user, properties = raw.user(MP, b""), raw.properties()
     assert raw.refused(raw.message(user)).field == "MessagePropertiesHeader"
+    unannounced = raw.message(raw.user(0, b""), properties)
+    assert raw.refused(unannounced).field == "UserHeader.Flags.MP"
     assert raw.refused(raw.base(16 + 44) + user[:44]).field == "UserHeader"
     assert raw.refused(raw.message(user, properties[:52])).field == "MessagePropertiesHeader"
     # Bytes behind the last header belong to none.

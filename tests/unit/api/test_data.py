@@ -273,7 +273,7 @@ def test_peeks_take_nothing_and_may_wait() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.4-07")
+@pytest.mark.spec("MQ-2.4-07", "MQ-1.1-04")
 def test_a_cursor_walks_waits_and_notices_what_others_took() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
@@ -291,6 +291,10 @@ def test_a_cursor_walks_waits_and_notices_what_others_took() -> None:
             assert bodies(await client.peek(queue, cursor=cursor)) == [b"a"]
             assert bodies(await client.peek(queue, cursor=cursor)) == [b"a"]
             assert bodies(await client.peek(queue, cursor=cursor, action=ahead)) == [b"b"]
+            other = await client.data.CreateCursor(
+                data_pb2.CreateCursorRequest(client_id=client.client_id, handle=queue.handle)
+            )
+            assert bodies(await client.peek(queue, cursor=other.cursor)) == [b"a"], "its own place"
             waiting = asyncio.ensure_future(
                 client.peek(queue, cursor=cursor, action=ahead, timeout_ms=20_000)
             )

@@ -512,6 +512,7 @@ def test_a_final_ack_has_any_class_that_16_bits_can_say(sender: Sender) -> None:
     assert sender.one(final).verdicts == array("H", expected)
 
 
+@pytest.mark.spec("MQ-2.2.20.5-08")
 def test_a_transactions_tag_is_not_given_again_while_messages_have_it(sender: Sender) -> None:
     sender.send(1, **TRANSACTIONAL)
     counters = sender.counters()

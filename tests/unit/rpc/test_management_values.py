@@ -41,6 +41,8 @@ AWAY = r"DIRECT=OS:elsewhere.example\private$\q"
 PLACE = struct.Struct("<QII")
 NO_PLACE = (0, 0, 0)
 RECOVERY_S = 60.0
+HISTORY_AGE_MAX_S = 900
+"""How long ago the module's fixture may have begun."""
 FAILED = 0x8000_0000
 SENT = 99
 """Beside the properties: packets that the other side has got."""
@@ -519,6 +521,7 @@ def test_a_connection_has_a_history_of_four_columns(outgoing: Told) -> None:
         statuses, times, errors, addresses = (one.value for one in told.value)
         assert len(statuses) == len(times) == len(errors) == len(addresses)
         assert times == sorted(times)
+        assert int(time.time()) - HISTORY_AGE_MAX_S < times[0] <= times[-1] <= int(time.time()) + 1
         assert {*statuses} <= {0, 1, 2, *range(FAILED, FAILED + 14)}
         for status, error in zip(statuses, errors, strict=True):
             assert (status >= FAILED) is (error != 0)

@@ -100,7 +100,7 @@ def test_who_may_only_peek_takes_nothing_by_any_action() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.4.7-12", "RR-3.1.4.7-13", "RR-3.1.4.4-03", "DM-3.2.7.3-02")
+@pytest.mark.spec("RR-3.1.4.7-12", "RR-3.1.4.7-13", "RR-3.1.4.4-03", "DM-3.2.7.3-02", "MQ-1.1-04")
 def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one", b"two", b"three", b"four", b"five")

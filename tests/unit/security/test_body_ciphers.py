@@ -55,6 +55,29 @@ def vector(name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.spec("MQ-2.2.19.3-25")
+@pytest.mark.parametrize(
+    ("level", "algorithm"), [pair for pair in PAIRS if pair[1] is not EncryptionAlgorithm.RC4]
+)
+def test_a_body_is_padded_with_bytes_that_say_how_many_they_are(
+    level: PrivacyLevel, algorithm: EncryptionAlgorithm
+) -> None:
+    key = session_key(level, algorithm, bytes(range(key_bytes(level, algorithm))))
+    block = 8 if algorithm is EncryptionAlgorithm.RC2 else 16
+    for size in range(2 * block + 1):
+        body, added = bytes(range(size)), block - size % block
+        encrypted = encrypt_body(key, body)
+        assert len(encrypted) == size + added
+        # Each block depends on those before it alone, so the padded body begins like the body.
+        padded = encrypt_body(key, body + bytes([added]) * added)
+        assert padded[:-block] == encrypted
+        assert decrypt_body(key, encrypted) == body
+    # A last block without such an end is no body.
+    for wrong in (bytes(block - 1) + b"\0", b"\3" * (block - 2) + b"\2\3"):
+        with pytest.raises(DecryptionFailed):
+            decrypt_body(key, encrypt_body(key, wrong)[:block])
+
+
 @pytest.mark.spec("MQ-2.2.19.3-25", "QB-3.1.5.8.3-14")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_bodies_are_encrypted_as_by_openssl(case: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ def test_a_ring_keeps_each_key_of_each_generation() -> None:
     assert not ring[1].signing
 
 
+@pytest.mark.spec("MQ-2.2.1-05")
 def test_published_lists_name_provider_purpose_and_key() -> None:
     encoded = PAIRS.exchange_list()
     keys, end = parse_mqds_public_keys(encoded, 0, len(encoded))

@@ -26,7 +26,8 @@ from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
-from qm.wire.packets.user_message import UserMessage
+from qm.wire.packets.peek import peek_head, properties_offset
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import TxSequenceId
 from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
@@ -254,7 +255,25 @@ def test_direct_names_may_be_signed_with_their_count() -> None:
     assert verified_version(message, key.public_key()) is SignatureVersion.MSMQ_1
 
 
-@pytest.mark.spec("MQ-2.2.19.3-19")
+@pytest.mark.spec("MQ-2.5.2-03")
+@pytest.mark.parametrize("version", [SignatureVersion.MSMQ_2, SignatureVersion.MSMQ_3])
+def test_of_the_flags_four_bits_are_signed(version: SignatureVersion) -> None:
+    asking_none = replace(MESSAGE, properties=replace(MESSAGE.properties, flags=0))
+    none = b"".join(signature_input(asking_none, version))
+    flags_at = properties_offset(packet := write_user_message(MESSAGE), 0, peek_head(packet, 0))
+    places = set()
+    for octet in range(1, 0x100):
+        raw = packet[:flags_at] + bytes([octet]) + packet[flags_at + 1 :]
+        found = b"".join(signature_input(parse_user_message(raw, 0, len(raw))[0], version))
+        differing = [
+            at for at, both in enumerate(zip(found, none, strict=True)) if len({*both}) > 1
+        ]
+        assert [found[at] for at in differing] == [octet & 0x0F] * bool(octet & 0x0F)
+        places.update(differing)
+    assert len(places) == 1
+
+
+@pytest.mark.spec("MQ-2.2.19.3-19", "MQ-2.2.20.6-16")
 @pytest.mark.parametrize(
     ("number", "algorithm"),
     [

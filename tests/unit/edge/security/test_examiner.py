@@ -269,6 +269,13 @@ def test_a_queue_manager_signs_with_a_key_of_the_directory(desk: Desk) -> None:
     assert (facts.signature, facts.sender_sids) == (SignatureFact.VALID, (EVERYONE,))
     other = SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=bytes(16))
     assert desk.facts(signed(plain(), security=other)).signature is SignatureFact.INVALID
+    # Another queue manager, with keys of its own, is not the one that the message comes from.
+    stranger = b"another-manager!"
+    desk.table.publish(stranger, private_key(2048))
+    other = SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=stranger)
+    assert desk.facts(signed(plain(), security=other)).signature is SignatureFact.INVALID
+    theirs = signed(plain(source_queue_manager=stranger), security=other)
+    assert desk.facts(theirs).signature is SignatureFact.VALID
 
 
 @pytest.mark.spec("MQ-2.2.20.6-03")
