@@ -487,6 +487,18 @@ def test_another_queue_manager_acts_by_its_management(service: MSMQService) -> N
         with fails(REFUSED):
             getattr(refusing, name)()
     assert other.acts == silent.acts == ["CONNECT", "DISCONNECT", "TIDY"]
+    # So do reads: each is of a property of that machine, and of nobody else's.
+    for name, property_id, value, wanted in (
+        ("PrivateQueues", "PRIVATEQ", ["there"], ["there"]),
+        ("DirectoryServiceServer", "DSSERVER", "server", "server"),
+        ("IsConnected", "CONNECTED", "DISCONNECTED", False),
+        ("BytesInAllQueues", "BYTES_IN_ALL_QUEUES", 1 << 40, 1 << 40),
+    ):
+        reading, there = elsewhere(service, **{property_id: value})
+        assert getattr(reading, name) == wanted
+        assert there.asked == [property_id]
+    reading, there = elsewhere(service, ACTIVEQUEUES=["there"])
+    assert (reading.ActiveQueues(), there.asked) == (["there"], ["ACTIVEQUEUES"])
     # The management object is the machine, in any case of the action.
     cluster = service.manager.management("")
     for action in ("tidy", "Connect"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import queue as queues
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
+from typing_extensions import override
 
 from qm.client.mqac import (
     MSMQEvent,
@@ -233,6 +234,39 @@ def test_next_advances_at_once_and_waits_there(service: MSMQService) -> None:
     for kind in (CURRENT, NEXT):
         queue.EnableNotification(event, kind, SOON_MS)
         assert sink.next() == (queue, E.MQ_ERROR_IO_TIMEOUT, kind)
+    assert body(queue.Receive(ReceiveTimeout=0)) == "a"
+    assert body(queue.Receive(ReceiveTimeout=0)) == "b"
+    for kind, text in ((FIRST, "d"), (CURRENT, "e")):
+        queue.EnableNotification(event, kind)
+        with pytest.raises(queues.Empty):
+            sink.told.get(timeout=0.2)
+        send(service, info, text)
+        assert sink.next() == (queue, kind)
+        assert body(queue.ReceiveCurrent(ReceiveTimeout=0)) == text
+
+
+class Later(MSMQEvent):
+    """An event that looks when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[Callable[[], object]] = []
+
+    @override
+    def watch(self, queue: MSMQQueue, cursor: int, look: Callable[[], object]) -> None:
+        self.looks.append(look)
+
+
+@pytest.mark.spec("AC-3.11.4.1.9-05", "AC-2.2.2.8-02")
+def test_the_cursor_has_advanced_before_anybody_looks(service: MSMQService) -> None:
+    for kind, text in ((NEXT, "b"), (CURRENT, "a"), (FIRST, "a")):
+        queue, event = opened(filled(service, "a", "b", "c")), Later()
+        assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "a"
+        queue.EnableNotification(event, kind)
+        (look,) = event.looks
+        assert body(queue.PeekCurrent(ReceiveTimeout=0)) == text
+        look()
+        assert body(queue.PeekCurrent(ReceiveTimeout=0)) == text
 
 
 @pytest.mark.spec("AC-3.11.4.1.9-02")

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from qm.client.errors import MqError
 from qm.client.mqac import (
+    MSMQApplication,
     MSMQCollection,
     MSMQManagement,
     MSMQMessage,
@@ -606,14 +607,16 @@ def test_an_outgoing_queue_is_held_and_released(service: MSMQService) -> None:
     for act, is_held in ((out.Pause, True), (out.Resume, False), (out.EodResend, False)):
         act()
         assert (out.State == QUEUE_STATE.MQ_QUEUE_STATE_ONHOLD) is is_held
-    management, script = scripted(service, LOCATION="REMOTE", PAUSE="OK", RESUME="OK")
+    done = {"PAUSE": "OK", "RESUME": "OK", "EOD_RESEND": "OK"}
+    management, script = scripted(service, LOCATION="REMOTE", **done)
     told = management.outgoing_queue_management()
-    told.Pause()
-    told.Resume()
-    assert script.acts == [("DIRECT=OS:host\\q", "PAUSE"), ("DIRECT=OS:host\\q", "RESUME")]
-    del script.answers["PAUSE"]
-    with fails(REFUSED):  # the status is the result
-        told.Pause()
+    for act in (told.Pause, told.Resume, told.EodResend):
+        act()
+    assert script.acts == [("DIRECT=OS:host\\q", name) for name in done]
+    for act, name in zip((told.Pause, told.Resume, told.EodResend), done, strict=True):
+        del script.answers[name]
+        with fails(REFUSED):  # the status is the result
+            act()
 
 
 @pytest.mark.spec("AC-3.5.4.1.6-01", "AC-3.3.6.3-02")
@@ -621,12 +624,16 @@ def test_resend_is_an_action_of_its_own_in_any_case(service: MSMQService) -> Non
     management, script = scripted(service, LOCATION="REMOTE", EOD_RESEND="OK")
     management.outgoing_queue_management().EodResend()
     assert script.acts == [("DIRECT=OS:host\\q", "EOD_RESEND")]
-    name = outgoing(service).FormatName
+    out, application = outgoing(service), MSMQApplication(service)
+    name = out.FormatName
     cluster = service.manager.management("")
-    for action in ("Pause", "RESUME", "eod_resend"):
-        cluster.act_on_queue(name, action)
-    for action in ("Connect", "DISCONNECT", "tidy", "CONNECT", "Tidy", "connect"):
-        cluster.act_on_machine(action)
+    for case in (str.upper, str.lower, str.title):
+        for action, is_held in (("PAUSE", True), ("RESUME", False), ("EOD_RESEND", False)):
+            cluster.act_on_queue(name, case(action))
+            assert (out.State == QUEUE_STATE.MQ_QUEUE_STATE_ONHOLD) is is_held
+        for action, is_online in (("DISCONNECT", False), ("TIDY", False), ("CONNECT", True)):
+            cluster.act_on_machine(case(action))
+            assert application.IsConnected is is_online
     with fails(E.MQ_ERROR_INVALID_PARAMETER):
         cluster.act_on_queue(name, "EXPLODE")
     with fails(E.MQ_ERROR_INVALID_PARAMETER):

@@ -18,6 +18,7 @@ from qm.client.mqac import (
     MSMQQueueInfo,
     MSMQService,
 )
+from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import (
     E_INVALIDARG,
     E_NOTIMPL,
@@ -55,6 +56,7 @@ from qm.client.mqac.variant import (
     from_body,
     to_body,
 )
+from qm.client.signing import new_signer
 from qm.names.guid import guid_text
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import Way, fails, info_of, made, serving
@@ -149,9 +151,13 @@ def test_every_getter_answers_before_and_after_a_send_and_a_read(
         for name in names:
             getattr(each, name)
     # What an object has beside its message: what is asked of Send, caches, and parts for SRMP.
+    assert isinstance(service.manager, ClusterManager)
+    signer = new_signer("somebody", 1024, 1)
+    message = MSMQMessage(MSMQService(ClusterManager(service.manager.client, [signer])))
     message.AuthLevel, message.SoapBody, message.SoapHeader = 8, "<b/>", "<h/>"
     message.AttachCurrentSecurityContext()
-    shown = {name: getattr(MSMQMessage(service), name) for name in ("SenderId", "Signature")}
+    kept = ("SenderId", "SenderIdType", "SenderCertificate", "Signature", "Body", "BodyLength")
+    shown = {name: getattr(MSMQMessage(service), name) for name in kept}
     assert {name: getattr(message, name) for name in shown} == shown
     assert (message.AuthLevel, message.ReceivedAuthenticationLevel) == (8, 0)
     for name in ("SoapBody", "SoapHeader"):
@@ -181,6 +187,13 @@ def test_class_is_put_by_its_other_name(way: Way, service: MSMQService) -> None:
     message.ConnectorTypeGuid = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
     found = way.through(message)
     assert (found.Class, found.MsgClass) == (MQMSGCLASS.MQMSG_CLASS_REPORT,) * 2
+    for number in MQMSGCLASS:
+        message.MsgClass = number
+        assert way.through(message).Class == number
+        alone = MSMQMessage(service)
+        alone.MsgClass = number  # what it is put to is no matter
+        with fails(E.MQ_ERROR_MISSING_CONNECTOR_TYPE):
+            alone.Send(way.sender)
     with pytest.raises(AttributeError):
         message.Class = 2
     with fails(E_NOTIMPL):

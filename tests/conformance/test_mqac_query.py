@@ -215,6 +215,14 @@ def test_multicast_addresses(service: MSMQService) -> None:
     assert labels(has_one) == ["apple"]
     unasked = query.LookupQueue(MulticastAddress="", RelMulticastAddress=RELOPS.REL_NOP)
     assert labels(unasked) == labels(query.LookupQueue()) == ALL
+    none, one = ["banana", "cherry"], ["apple"]
+    for address, found in (
+        ("234.1.1.1:8001", (ALL, one, none, none, [], ALL, one)),
+        ("", (ALL, none, one, [], one, none, ALL)),
+    ):
+        for relation, wanted in enumerate(found):
+            terms = {"MulticastAddress": address, "RelMulticastAddress": relation}
+            assert labels(query.LookupQueue(**terms)) == wanted, terms  # type: ignore[arg-type]
 
 
 @pytest.mark.spec(
@@ -261,7 +269,9 @@ def test_results_of_an_application_s_own_are_none(service: MSMQService) -> None:
             call()
 
 
-@pytest.mark.spec("AC-3.14.4.1.1-01", "AC-3.14.4.1.2-01", "AC-3.14.4.1.2-03", "AC-4.4-01")
+@pytest.mark.spec(
+    "AC-3.14.4.1.1-01", "AC-3.14.4.1.2-01", "AC-3.14.4.1.2-03", "AC-4.4-01", "AC-3.14.1-01"
+)
 def test_results_are_read_in_turn_and_again(service: MSMQService) -> None:
     for call in (MSMQQueueInfos(service).Reset, MSMQQueueInfos(service).Next):
         with fails(E.MQ_ERROR_UNINITIALIZED_OBJECT):
@@ -289,7 +299,7 @@ def test_results_are_read_in_turn_and_again(service: MSMQService) -> None:
         assert seen.Label == again.Label != "relabelled"
 
 
-@pytest.mark.spec("AC-3.14-01", "AC-3.14.3-01", "AC-3.10.3-04", "AC-3.14.4.1.2-04")
+@pytest.mark.spec("AC-3.14-01", "AC-3.14.3-01", "AC-3.10.3-04", "AC-3.14.4.1.2-04", "AC-3.14.1-01")
 def test_results_are_found_once_and_refreshed_when_they_are_read(service: MSMQService) -> None:
     going = info_of(service, path="QUORATE\\going")
     going.Label = "going"

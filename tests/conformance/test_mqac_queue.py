@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+from typing_extensions import override
 
 from qm.client.mqac import (
     MSMQEvent,
@@ -19,6 +20,7 @@ from qm.client.mqac import (
     MSMQTransaction,
     MSMQTransactionDispenser,
 )
+from qm.client.mqac.cluster.manager import ClusterManager, ClusterQueue
 from qm.client.mqac.constants import (
     E_INVALIDARG,
     E_NOTIMPL,
@@ -27,6 +29,7 @@ from qm.client.mqac.constants import (
     MQTRANSACTION,
     OLE_E_BLANK,
 )
+from qm.client.mqac.manager import OpenedQueue
 from qm.pb import control_pb2
 from qm.wire.codes import ErrorCode
 from tests.conformance import mqac_reads as reads
@@ -59,6 +62,22 @@ def handles(service: MSMQService) -> list[int]:
     return [each.handle for each in reply.opens]
 
 
+class Wide(ClusterQueue):
+    """An open queue whose handle needs more than 32 bits."""
+
+    handle = 0x12_8000_0034
+
+
+class FarAlong(ClusterManager):
+    """The cluster, after so many queues were opened."""
+
+    @override
+    def open_queue(self, format_name: str, access: MQACCESS, share_mode: MQSHARE) -> OpenedQueue:
+        found = super().open_queue(format_name, access, share_mode)
+        assert isinstance(found, ClusterQueue)
+        return Wide(self, format_name, found._queue)
+
+
 # State -----------------------------------------------------------------------------------------
 
 
@@ -79,6 +98,14 @@ def test_an_open_queue_says_how_it_was_opened(service: MSMQService) -> None:
     assert queue.Handle == queue.Handle2 & 0xFFFF_FFFF
     assert queue.Handle2 > 0
     assert opened(made(service)).Handle2 != queue.Handle2
+    # The descriptor's, and of it the lower half.
+    same = made(service)
+    several = [opened(same), opened(same, SEND), opened(same, PEEK)]
+    assert {each.Handle2 for each in several} <= {*handles(service)}
+    assert len({each.Handle for each in several}) == 3
+    assert isinstance(service.manager, ClusterManager)
+    wide = info_of(MSMQService(FarAlong(service.manager.client)), name=same.FormatName or "")
+    assert (opened(wide).Handle2, opened(wide).Handle) == (0x12_8000_0034, 0x8000_0034)
     assert opened(made(service)).ShareMode == MQSHARE.MQ_DENY_NONE
     queue.Close()
     blank = MSMQQueue(service)
@@ -604,6 +631,14 @@ def test_reads_by_lookup_id_mean_what_their_names_say(service: MSMQService) -> N
     for locked in (a, f):
         with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
             queue.ReceiveByLookupIdAllowPeek(locked)
+    # Locked is locked, whoever may see it; and what is gone is not the next one.
+    other = MSMQTransactionDispenser(service).BeginTransaction()
+    assert body(taker.ReceiveByLookupIdAllowPeek(c, other)) == "c"
+    assert body(queue.PeekByLookupId(c)) == "c"
+    for nothing in (b, c):
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            queue.ReceiveByLookupIdAllowPeek(nothing)
+    other.Abort()
     assert body(queue.ReceiveByLookupIdAllowPeek(c)) == "c"
     transaction.Commit()
     assert [message.Body for message in reads.walk(queue)] == ["d"]

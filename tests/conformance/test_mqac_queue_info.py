@@ -349,9 +349,12 @@ def test_what_is_put_stays_here_until_create_or_update(service: MSMQService) -> 
     info.Update()
     again.Refresh()
     assert all(getattr(again, name) != before[name] for name in PUTS)
-    for name in ("Journal", "Quota", "Authenticate", "JournalQuota"):
+    for name in ("Journal", "Quota", "Authenticate", "JournalQuota", "PrivLevel"):
         for number in (-1, -77, 77):
             setattr(info, name, number)
+    for name in ("PathName", "FormatName"):
+        for text in ("", "no name", SEVERAL, HTTP, "x" * 500):
+            setattr(nowhere, name, text)
     for name, odd in (
         ("ServiceTypeGuid", "no GUID"), ("Label", "l" * 500), ("PrivLevel", 77),
         ("MulticastAddress", "no address"),
@@ -783,6 +786,11 @@ def test_create_is_neither_transactional_nor_world_readable_by_default(
     assert (plain.FormatName or "").startswith("PRIVATE=")  # set by Create, AC-A11
     assert not plain.IsTransactional2
     assert not everyone(plain) & 0x3
+    assert opened(plain).IsOpen2
+    with as_client(service) as (limited, _):
+        for access in (RECEIVE, PEEK):
+            with fails(E.MQ_ERROR_ACCESS_DENIED):
+                opened(info_of(limited, name=plain.FormatName or ""), access)
     readable = info_of(service, path=fresh_path())
     readable.Create(IsWorldReadable=True)
     assert everyone(readable) & 0x3 == 0x3
@@ -862,7 +870,7 @@ def test_delete_resets_the_object(service: MSMQService) -> None:
     "AC-3.10.4.1.27-03", "AC-3.10.4.1.27-05", "AC-3.10.4.1.27-06", "AC-3.10.4.1.27-07"
 )
 def test_what_delete_refuses_stays_as_it_was(service: MSMQService) -> None:
-    for several in (SEVERAL, MULTICAST, HTTP):
+    for several in SEND_ONLY:
         info = info_of(service, name=several)
         with fails(E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION):
             info.Delete()
@@ -950,18 +958,24 @@ def test_open_gives_what_the_access_allows(service: MSMQService) -> None:
     assert alone.ShareMode == MQSHARE.MQ_DENY_RECEIVE_SHARE
     alone.Close()
     message.Send(sender)
+    for queue in (looker, reader):
+        assert queue.Peek(ReceiveTimeout=0) is not None  # it stays
     first = looker.PeekCurrent(ReceiveTimeout=0)
     assert first is not None
     with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
         reader.PeekNext(ReceiveTimeout=0)  # a cursor of its own, not used yet
-    with fails(E.MQ_ERROR_ACCESS_DENIED):
-        message.Send(reader)
+    for queue in (reader, looker):
+        with fails(E.MQ_ERROR_ACCESS_DENIED):
+            message.Send(queue)
     for queue in (sender, looker):
         with fails(E.MQ_ERROR_ACCESS_DENIED):
             queue.Receive(ReceiveTimeout=0)
     with fails(E.MQ_ERROR_ACCESS_DENIED):
         sender.Peek(ReceiveTimeout=0)
     assert reader.Receive(ReceiveTimeout=0) is not None
+    for queue in (reader, looker):
+        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+            queue.Peek(ReceiveTimeout=0)
     for queue in (sender, reader, looker):
         queue.Close()
 

@@ -117,6 +117,15 @@ def test_what_a_send_fills_in(way: Way, service: MSMQService) -> None:
     assert way.through(read).Class == read.Class == MQMSGCLASS.MQMSG_CLASS_NORMAL
 
 
+def names_of_destination(message: MSMQMessage) -> tuple[str | None, str | None]:
+    """The names in Destination and in DestinationQueueInfo."""
+    destination, info = message.Destination, message.DestinationQueueInfo
+    return (
+        destination.FormatName if isinstance(destination, MSMQDestination) else None,
+        info.FormatName if info is not None else None,
+    )
+
+
 @pytest.mark.spec("AC-3.17.4.1.48-18", "AC-3.17.4.1.48-19", "DM-3.1.1.12-02")
 def test_a_send_gives_a_new_id_and_names_the_destination(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
@@ -144,6 +153,41 @@ def test_a_send_gives_a_new_id_and_names_the_destination(way: Way, service: MSMQ
     assert first.Id == second.Id == message.Id
     assert isinstance(message.Destination, MSMQDestination)
     assert message.Destination.FormatName == destination.FormatName
+    # It is the name as it was put, of whichever form.
+    direct = f"Direct=os:quorate\\{(way.info.PathName or '').partition(chr(92))[2]}"
+    for name in (direct, way.info.FormatName or ""):
+        destination.FormatName = name
+        for target in (destination, opened(info_of(service, name=name), SEND)):
+            message.Send(target)
+            assert way.next().Id == message.Id
+            assert names_of_destination(message) == (None, name)
+    several = f"{direct},{other.FormatName}"
+    destination.FormatName = several
+    for target in (destination, opened(info_of(service, name=several), SEND)):
+        message.Send(target)
+        assert names_of_destination(message) == (several, None)
+
+
+@pytest.mark.spec("AC-2.2.2.9-03")
+def test_what_ends_in_its_queue_is_told_by_its_class(service: MSMQService) -> None:
+    admin = made(service)
+    told = opened(admin)
+
+    def expire(info: MSMQQueueInfo) -> None:
+        assert info.FormatName
+
+    def purge(info: MSMQQueueInfo) -> None:
+        opened(info).Purge()
+
+    for end, number in ((MSMQQueueInfo.Delete, 0xC000), (purge, 0xC001), (expire, 0xC002)):
+        message, info = MSMQMessage(service), made(service)
+        message.Ack, message.AdminQueueInfo = 8, admin
+        message.MaxTimeToReceive = 1 if end is expire else -1
+        message.Send(opened(info, SEND))
+        end(info)
+        found = told.Receive(ReceiveTimeout=EXPIRY_WAIT_MS)
+        assert found is not None
+        assert (found.Class, found.CorrelationId) == (number, message.Id)
 
 
 @pytest.mark.spec("AC-3.17.4.1.48-16", "AC-3.17.4.1.48-20", "MQ-2.2.19.2-07")
@@ -264,6 +308,7 @@ BOTH = ("AuthenticationProviderType", "AuthenticationProviderName")
 )  # fmt: skip
 def test_a_provider_has_a_type_and_a_name(way: Way, service: MSMQService) -> None:
     name = "AuthenticationProviderName"
+    assert MSMQMessage(service).AuthenticationProviderType == 1
     for put, is_good in (
         ({"AuthenticationProviderType": 5}, True),
         ({name: "provider"}, True),

@@ -13,7 +13,6 @@ from qm.names.format_name import (
     MulticastName,
     MultipleElementName,
     PrivateName,
-    format_name_text,
     parse_format_name,
 )
 from qm.names.path_name import PathKind, PathName, parse_path_name
@@ -112,10 +111,11 @@ def is_send_only(format_name: str) -> bool:
 
 
 def element_names(format_name: str) -> list[str]:
-    """Return the format names of the queues that a name means: itself, or its elements."""
+    """Return the format names of the queues that a name means, as they stand: itself, or its
+    elements. Raises MqError.
+    """
     parsed = parsed_format_name(format_name)
-    parts = parsed.elements if isinstance(parsed, MultipleElementName) else (parsed,)
-    return [format_name_text(part) for part in parts]
+    return format_name.split(",") if isinstance(parsed, MultipleElementName) else [format_name]
 
 
 def parsed_format_name(format_name: str) -> FormatName:

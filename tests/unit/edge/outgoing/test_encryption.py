@@ -419,6 +419,22 @@ def test_the_preferred_cipher_of_a_level_is_one_of_its_own(
         assert leaving(encryption, level, 0).properties.encryption_algorithm == number
 
 
+@pytest.mark.spec("AC-3.17.4.1.39-02")
+def test_a_cipher_that_a_level_does_not_have_gives_way_to_the_preferred_one() -> None:
+    world = World()
+    know_peer(world)
+    directory = ReplicatedDirectory(lambda: world.state)
+    encryption = BodyEncryption(directory, lambda: 0.0, EncryptionPolicy())
+    for level, own, preferred in (
+        (1, {0x6602, 0x6801}, 0x6801),
+        (3, {0x6602, 0x6801}, 0x6801),
+        (5, {0x660E, 0x660F, 0x6610}, 0x6610),
+    ):
+        for wanted in (0, 7, 0x6601, 0x6602, 0x6801, 0x660E, 0x660F, 0x6610, 0xFFFF_FFFF):
+            used = leaving(encryption, level, wanted).properties.encryption_algorithm
+            assert used == (wanted if wanted in own else preferred)
+
+
 @pytest.mark.spec("QB-3.1.1.3-02", "QB-3.1.7.1.5-08", "QB-3.1.3.1-05", "QB-2.4.2-03")
 def test_ciphers_are_those_of_the_level() -> None:
     world = World()

@@ -280,6 +280,21 @@ def test_other_interfaces_of_an_object_and_foreign_ones() -> None:
         with pytest.raises(Fault) as other:
             await server.call(refs[0].ipid, INFO4, put, [PRIVATE])
         assert other.value.status == Hresult.RPC_E_DISCONNECTED
+        # So does that of each other one, however it was asked for.
+        revisions = [f"IMSMQQueueInfo{number}" for number in ("", 2, 3, 4)]
+        for name in revisions:
+            (asked,) = await server.query(info.ipid, iid(name))
+            for ref in (asked, *await server.create(clsid("MSMQQueueInfo"), iid(name))):
+                assert isinstance(ref, Objref)
+                assert ref.iid == iid(name)
+                for one in revisions:
+                    served, slot = object_interfaces()[iid(one)], opnum(one, "PathName", "put")
+                    if one == name:
+                        assert await server.call(ref.ipid, served, slot, [PRIVATE]) == [0]
+                        continue
+                    with pytest.raises(Fault) as other:
+                        await server.call(ref.ipid, served, slot, [PRIVATE])
+                    assert other.value.status == Hresult.RPC_E_DISCONNECTED
 
     play(scenario)
 

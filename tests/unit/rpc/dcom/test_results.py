@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qm.client.mqac.constants import OLE_E_BLANK
 from qm.client.signing import new_signer
 from qm.pb import control_pb2 as pb
 from qm.rpc.dcom.automation.dispatch import IENUMVARIANT, InvokeFlag, arguments_of
@@ -35,6 +36,7 @@ from tests.unit.rpc.dcom.scripts import (
 )
 
 SOON_DAYS = 0.01
+PEEK = 0x20
 
 
 async def received(program: Program) -> tuple[Late, Late, Late]:
@@ -172,6 +174,40 @@ def test_variants_are_of_the_type_that_the_document_names() -> None:
         assert (await slot(fresh, "IMSMQMessage4", "SentTime")).vt == VarType.EMPTY
         assert (await slot(fresh, "IMSMQMessage4", "Body")).vt == VarType.EMPTY
         assert (await slot(fresh, "IMSMQMessage4", "CompoundMessage")).vt == BYTES
+
+    play(scenario)
+
+
+@pytest.mark.spec(
+    "AC-3.11.4.1.1-01",
+    "AC-3.11.4.1.1-02",
+    "AC-3.11.4.1.2-01",
+    "AC-3.11.4.1.3-01",
+    "AC-3.11.4.1.4-01",
+)
+def test_a_queue_tells_in_each_revision_how_it_was_opened() -> None:
+    async def scenario(program: Program) -> None:
+        await program.new_queue()
+        revisions = [f"IMSMQQueue{number}" for number in ("", 2, 3, 4)]
+        for access, share in ((RECEIVE, 0), (RECEIVE, 1), (SEND, 0), (PEEK, 0)):
+            info = await program.queue_info()
+            queue = await info.call("Open", access, share)
+            handle = (await slot(queue, "IMSMQQueue4", "Handle2")).value
+            told = {"Access": access, "ShareMode": share, "Handle": handle & 0xFFFF_FFFF}
+            for name, number in told.items():
+                for revision in revisions:
+                    assert await slot(queue, revision, name) == number
+                result, *_ = await queue.invoke(name, InvokeFlag.PROPERTYGET, arguments_of([]))
+                assert result == Variant(VarType.I4, number)
+            for revision in revisions:
+                opener = pointed(await slot(queue, revision, "QueueInfo"))
+                assert opener.oid == info.ref.oid
+            await queue.call("Close")
+        blank = await program.create("MSMQQueue")
+        for name in (*told, "QueueInfo"):
+            with pytest.raises(ComError) as failed:
+                await slot(blank, "IMSMQQueue4", name)
+            assert failed.value.status == OLE_E_BLANK
 
     play(scenario)
 

@@ -413,6 +413,74 @@ def test_no_transaction_and_none_given_and_each_number() -> None:
     play(scenario)
 
 
+@pytest.mark.spec(
+    "AC-3.11.4.1.14-05", "AC-3.11.4.1.16-05", "AC-3.11.4.1.24-05", "AC-3.11.4.1.25-05"
+)
+@pytest.mark.parametrize(
+    ("name", "has_timeout"),
+    [
+        ("Receive", True),
+        ("ReceiveCurrent", True),
+        ("ReceiveFirstByLookupId", False),
+        ("ReceiveLastByLookupId", False),
+    ],
+)
+def test_a_receive_takes_a_transaction_by_pointer_or_by_number(
+    name: str, has_timeout: bool
+) -> None:
+    async def scenario(program: Program) -> None:
+        info = await program.new_queue(transactional=True)
+        queue = await program.opened(RECEIVE)
+        begin = await program.create("MSMQTransactionDispenser")
+        transaction = await begin.call("BeginTransaction")
+        inner = await slot(transaction, "IMSMQTransaction3", "ITransaction")
+
+        async def receive(given: Variant) -> Any:
+            timeout = [Variant(VarType.I4, 0)] if has_timeout else []
+            more = [OMITTED, OMITTED, *timeout, OMITTED]
+            return await slot(queue, "IMSMQQueue4", name, "method", given, *more)
+
+        async def is_there() -> bool:
+            try:
+                await queue.call("PeekFirstByLookupId")
+            except ComError as error:
+                assert error.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+                return False
+            return True
+
+        pointer = write_objref(transaction.ref)
+        await program.send("body", "", PRIVATE, Variant(VarType.I4, 3))
+        for wrong in (
+            Variant(VarType.BSTR, "3"),
+            Variant(VarType.BOOL, 0xFFFF),
+            Variant(VarType.R8, 3.0),
+            Variant(VarType.CY, 30_000),
+            Variant(VarType.DATE, 3.0),
+            Variant(VarType.I8, 3),
+            *(Variant(VarType.I4, number) for number in (-1, 4)),
+            array_of(VarType.UI1, b"3"),
+            Variant(VarType.UNKNOWN, pointer),
+            inner,
+            Variant(VarType.DISPATCH, write_objref(info.ref)),
+        ):
+            with pytest.raises(ComError) as refused:
+                await receive(wrong)
+            assert refused.value.status == Hresult.E_INVALIDARG, wrong
+            assert await is_there()
+        for by in (0, BYREF):
+            transaction = await begin.call("BeginTransaction")
+            await receive(Variant(by | VarType.DISPATCH, write_objref(transaction.ref)))
+            assert not await is_there()
+            await transaction.call("Abort")
+            assert await is_there()
+            await queue.call("Reset")  # the cursor is behind it
+            await receive(Variant(by | VarType.I4, 0))
+            assert not await is_there()
+            await program.send("body", "", PRIVATE, Variant(VarType.I4, 3))
+
+    play(scenario)
+
+
 # Messages --------------------------------------------------------------------------------------
 
 BODIES = [
