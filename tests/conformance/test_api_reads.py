@@ -76,6 +76,12 @@ class Reader:
             )
         )
 
+    async def close(self) -> None:
+        """Close the queue's handle."""
+        number = self.client.next()
+        closing = data_pb2.CloseQueueRequest(request=number, handle=self.queue.handle)
+        await self.client.data.CloseQueue(closing)
+
     async def cancel(self, number: int) -> None:
         """Cancel a request that waits."""
         client_id = self.client.client_id
@@ -176,6 +182,17 @@ def test_peeking_at_the_next_message() -> None:
         for cursor in (first, second):
             assert (await reader.peek(cursor=cursor)).status == RECEIVED
             assert bodies(await reader.peek(cursor=cursor, action=NEXT)) == [b"d"]
+        # Each waits with its own cursor, and ends with it.
+        peeks = [
+            await reader.waits(reader.peek(cursor=cursor, action=NEXT, timeout_ms=LONG_MS), count)
+            for count, cursor in enumerate((first, second), start=1)
+        ]
+        closing = data_pb2.CloseCursorRequest(client_id=reader.client.client_id, cursor=first)
+        await reader.client.data.CloseCursor(closing)
+        assert (await peeks[0]).status == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+        assert not peeks[1].done()
+        await reader.send(b"e")
+        assert bodies(await peeks[1]) == [b"e"]
 
     reading(scenario)
 
@@ -209,6 +226,9 @@ def test_peeking_at_the_current_message() -> None:
         assert bodies(await reader.peek(cursor=cursor)) == [b"a"]
         assert bodies(await reader.receive()) == [b"a"]
         assert (await reader.peek(cursor=cursor)).status == RECEIVED
+        ending = await reader.waits(reader.peek(timeout_ms=LONG_MS), 1)
+        await reader.close()
+        assert (await ending).status == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
 
     reading(scenario)
 
@@ -543,5 +563,62 @@ def test_a_peek_is_never_part_of_a_transaction() -> None:
         # Not said to be of two phases, a read takes at once: nothing is left to end.
         assert bodies(await reader.receive(selector=exact)) == [b"a"]
         assert (await reader.receive(selector=exact)).status == RECEIVED
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.10-10")
+def test_a_receive_that_finds_nothing_available_ends_with_the_status_of_its_wait() -> None:
+    cancelled = ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+
+    async def scenario(reader: Reader) -> None:
+        assert (await reader.receive(timeout_ms=SHORT_MS)).status == TIMEOUT
+        waiting = await reader.waits(reader.receive(timeout_ms=LONG_MS))
+        await reader.send(b"a")
+        taken = await waiting
+        assert (taken.status, bodies(taken)) == (0, [b"a"])
+        assert (await reader.peek(timeout_ms=0)).status == NOT_FOUND, "it was taken"
+        # What is locked is not available, until it is returned.
+        await reader.send(b"b")
+        key = await reader.lent()
+        assert (await reader.receive(timeout_ms=SHORT_MS)).status == TIMEOUT
+        waiting = await reader.waits(reader.receive(timeout_ms=LONG_MS))
+        await reader.give_back(key)
+        assert bodies(await waiting) == [b"b"]
+        tagged = reader.client.next()
+        waiting = await reader.waits(reader.receive(request=tagged, timeout_ms=LONG_MS))
+        await reader.cancel(tagged.number)
+        assert (await waiting).status == cancelled
+        waiting = await reader.waits(reader.receive(timeout_ms=LONG_MS))
+        await reader.close()
+        assert (await waiting).status == cancelled
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.13-07", "DM-3.1.7.3.3-03")
+def test_a_lookup_returns_its_message_and_one_that_only_looks_leaves_it() -> None:
+    async def scenario(reader: Reader) -> None:
+        sent = [b"%d" % number for number in range(6)]
+        await reader.send(*sent)
+        keys = list((await reader.peek(count=6)).messages.lookup_identifiers)
+        lookups = [
+            (data_pb2.Selector(kind=kind, lookup_identifier=key), body)
+            for kind, key, body in (
+                (data_pb2.SEEK_NEXT, keys[2], b"3"),
+                (data_pb2.SEEK_PREVIOUS, keys[2], b"1"),
+                (data_pb2.SEEK_LAST, 0, b"5"),
+                (data_pb2.EXACT, keys[2], b"2"),
+            )
+        ]
+        for _ in range(2):
+            for selector, body in lookups:
+                found = await reader.peek(selector=selector)
+                assert (found.status, bodies(found)) == (0, [body])
+            assert bodies(await reader.peek(count=6)) == sent
+        for selector, body in lookups:
+            found = await reader.receive(selector=selector)
+            assert (found.status, bodies(found)) == (0, [body])
+        assert bodies(await reader.peek(count=6)) == [b"0", b"4"]
 
     reading(scenario)

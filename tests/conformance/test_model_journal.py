@@ -92,6 +92,25 @@ def test_the_application_dead_letter_queue_if_it_can_be(
     assert copies(sender) == ({} if is_taken else {DEADXACT: 1})
 
 
+@pytest.mark.spec("QB-3.1.7.1.2-03")
+@pytest.mark.parametrize("is_expired", [False, True])
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_an_application_has_the_transactional_dead_letters_alone(
+    sender: Sender, is_transactional: bool, is_expired: bool
+) -> None:
+    mine = sender.create("mydead", transactional=True)
+    sender.application_deadletter_queue = "DIRECT=OS:vhost\\mydead"
+    kind = TRANSACTIONAL if is_transactional else {}
+    sender.send(1, time_to_reach_queue=60, **JN, **kind)
+    if is_expired:
+        sender.tick(60_001)
+        assert sender.keys() == []
+    else:
+        fail(sender)
+    assert len(sender.positions(mine)) == is_transactional
+    assert copies(sender) == ({} if is_transactional else {DEAD: 1})
+
+
 @pytest.mark.spec("DM-3.1.1.12-04")
 @pytest.mark.parametrize("asked", [{}, JP])
 def test_no_application_dead_letter_queue_for_what_is_not_to_be_kept(
@@ -131,6 +150,11 @@ def test_copy_of_an_acknowledged_message(sender: Sender) -> None:
     assert sender.keys() == [key, first[0], second[0]]
     sender.order_ack(first[1], first[2])
     assert sender.keys() == [key, second[0]]
+    ordinal = sender.positions(sender.queue_id)[key].message_ordinal
+    received = array("Q", [MessageClass.ACK_RECEIVE])
+    sender.one(commands.FinalAcked(array("Q", [ordinal]), received))
+    assert sender.keys() == [second[0]]
+    assert copies(sender) == {JOURNAL: 2}
 
 
 @pytest.mark.spec("QB-6-02", "MQ-2.2.19.2-16")

@@ -308,7 +308,7 @@ def test_a_report_of_a_sending_that_makes_no_sense_is_refused() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.1.3-12")
+@pytest.mark.spec("QB-3.1.1.3-12", "QB-6-03")
 def test_every_leader_resends_in_the_times_of_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +317,14 @@ def test_every_leader_resends_in_the_times_of_its_configuration(
     settings = outgoing_settings(parse(text, tmp_path), SessionConfig(), ())
     table = settings.resend_timer_table
     assert table == (5, 5, 5, 6, 6, 6, 1800, 1800, 1800, 8)
+    defaults = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)
+    for name, places in (("short", range(3)), ("medium", range(3, 6)), ("long", range(6, 9)),
+                         ("final", range(9, 10))):  # fmt: skip
+        alone = f"{SOUND}[outgoing]\nresend_{name}_s = 7\n"
+        configured = outgoing_settings(parse(alone, tmp_path), SessionConfig(), ())
+        assert configured.resend_timer_table == tuple(
+            7 if place in places else period for place, period in enumerate(defaults)
+        )
 
     async def scenario() -> None:
         port = free_port(HOST)

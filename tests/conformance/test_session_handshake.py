@@ -205,6 +205,18 @@ def test_cs_refuses_in_both_packets_of_the_handshake() -> None:
     driven = initiator()
     driven.feed(establish(US, THEM), ConnectionParameters(500, 20_000, is_refused=True))
     assert driven.closed() is CloseReason.REFUSED_BY_PEER
+    # Whichever end it is that reads it.
+    driven = acceptor()
+    driven.feed(establish(THEM, US, is_refused=True))
+    assert driven.closed() is CloseReason.REFUSED_BY_PEER
+    driven = acceptor()
+    driven.feed(establish(THEM, US), ConnectionParameters(500, 20_000, is_refused=True))
+    assert driven.closed() is CloseReason.REFUSED_BY_PEER
+    for is_refused, bit in ((False, 0), (True, 0x10)):
+        parameters = ConnectionParameters(500, 20_000, is_refused=is_refused)
+        for packet in (establish(US, THEM, is_refused=is_refused), parameters):
+            assert write_packet(packet)[18] & 0xF0 == bit
+    assert write_packet(ack(0))[18] & 0xF0 == 0
     driven = open_acceptor()
     refusing = bytearray(write_packet(ack(0)))
     refusing[18] |= 0x10

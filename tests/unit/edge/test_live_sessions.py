@@ -166,6 +166,7 @@ def test_a_connection_that_says_nothing_is_listed_without_a_guid() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.4.1-01")
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_no_session_stays_when_it_ended(is_stopped: bool) -> None:
     async def scenario() -> None:
@@ -181,6 +182,9 @@ def test_no_session_stays_when_it_ended(is_stopped: bool) -> None:
                 for peer in peers:
                     peer.transport.abort()
             await until(lambda: not len(w.edge.relay.sessions), lambda: sessions(w.edge))
+            ended = w.metric("quorate_sessions_closed_total", reason="stopped")
+            assert ended == (4 if is_stopped else 0)
+            await until(lambda: all(peer.is_gone for peer in peers))
 
     run(scenario())
 

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from qm.model import queries
 from qm.model.messages.message import Message
+from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.state.ledger import META_COUNTERS
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -137,6 +138,8 @@ def test_sequences_begin_anew_above_all_earlier_ones_and_other_messages_have_non
 ) -> None:
     sender.send(2)
     assert sender.assign() == [], "no sequence, no number"
+    plain = deserialize_message_from_buffer(packet(1))
+    assert plain.transactional_message_sequence_identifier is None
     seen = []
     for term in range(2, 5):
         client = sender.c

@@ -15,19 +15,28 @@ from qm.client.client import Client
 from qm.client.errors import MqError
 from qm.client.message import Message, PacketSigner, ReceivedMessage
 from qm.client.signing import AuthenticationLevel, Signer, new_signer
+from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.queries import security_policy
 from qm.node.config.schema import API_PORT, MsmqSection
 from qm.pb import control_pb2 as pb
+from qm.pb import data_pb2
 from qm.security.providers import Provider
 from qm.security.signature_input import SignatureVersion
 from qm.wire.codes import ErrorCode
-from qm.wire.headers.security_header import SENDER_ID_NONE, SENDER_ID_SID, SecurityHeader
+from qm.wire.headers.security_header import (
+    SENDER_ID_NONE,
+    SENDER_ID_SID,
+    ProviderInfo,
+    SecurityHeader,
+    write_provider_info,
+)
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from tests.cluster.harness import Harness, cluster, run, until, with_sections
 from tests.cluster.messages import create_queue
 from tests.unit.api.world import refused
 from tests.unit.api.world import world as api_world
 from tests.unit.edge.security.people import BOB, encrypted
+from tests.unit.model.world import packet
 
 LEVELS = {
     AuthenticationLevel.SIG10: SignatureVersion.MSMQ_1,
@@ -179,6 +188,38 @@ def test_a_connector_application_brings_signature_and_key_of_its_own() -> None:
                 assert found.signature == own["signature"]
                 assert found.destination_symmetric_key == own["destination_symmetric_key"]
                 assert found.authentication_level == 0
+
+    run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.1.12-46")
+def test_a_connector_application_names_a_provider_of_its_own() -> None:
+    own = SecurityHeader(
+        signature=b"its signature.",
+        sender_cert=b"its certificate.",
+        provider_info=write_provider_info(ProviderInfo(77, "Provider of its own")),
+    )
+    given = packet(0, to="private$\\open", security=own, connector_type=b"c" * 16)
+
+    async def scenario() -> None:
+        async with api_world() as made:
+            node = await made.leader()
+            await create_queue(node.node, "open")
+            async with made.client(node) as sender:
+                outgoing = data_pb2.OutgoingMessage(targets=[OPEN], packet=given)
+                await sender.data.Send(
+                    data_pb2.SendRequest(request=sender.next(), messages=[outgoing])
+                )
+                reply = await sender.receive(await sender.open(OPEN))
+                found = deserialize_message_from_buffer(reply.messages.packets)
+                assert found.authentication_provider_type == 77
+                assert found.authentication_provider_name == "Provider of its own"
+                assert (found.signature, found.connector_type_identifier) == (
+                    own.signature,
+                    b"c" * 16,
+                )
+                (properties,) = reply.messages.properties
+                assert properties.authentication_level == 0
 
     run(scenario())
 

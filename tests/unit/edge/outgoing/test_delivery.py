@@ -127,6 +127,35 @@ def has_count(packets: list[bytes], count: int) -> bool:
     return len(packets) == count
 
 
+@pytest.mark.spec("QB-3.1.5.6-01")
+def test_order_acks_are_counted_and_the_time_of_the_last_one_is_noted() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            peer.is_order_acking = False
+            queue = cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: len(peer.raw) == 3)
+            await until(lambda: cluster.metric(
+                "quorate_outgoing_messages_total", result="acknowledged") == 3)  # fmt: skip
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert (report.eod_last_ack_count, report.eod_last_ack_time) == (0, 0)
+            for number in (1, 2, 3):
+                cluster.advance(2)
+                peer.send_order_ack(number)
+                left = 3 - number
+                await until(partial(is_left, cluster, queue, left))
+                report = cluster.manager.report(queue)
+                assert report is not None
+                assert report.eod_last_ack_count == number
+                assert report.eod_last_ack_time == cluster.world.now_ms // 1000
+
+    run(scenario())
+
+
+def is_left(cluster: SendingCluster, queue: int, count: int) -> bool:
+    return cluster.waiting(queue) == count
+
+
 @pytest.mark.spec(
     "QB-3.1.5.6-08", "DM-3.1.1.4-02", "QB-3.1.7.1.3-01", "QB-3.1.1.6-01", "AC-3.5.4.1.6-01"
 )

@@ -25,6 +25,7 @@ from qm.model.queries.people import ReplicatedDirectory
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import DirectoryObjectType
+from qm.model.values.rows import class_of
 from qm.names.format_name import PrivateName
 from qm.names.guid import guid_text
 from qm.node.config.loading import parse
@@ -39,6 +40,7 @@ from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel
 from qm.wire.enums import EncryptionAlgorithm as Algorithm
 from qm.wire.headers.message_properties import write_message_properties_header
 from qm.wire.headers.security_header import SENDER_ID_SID, SecurityHeader, parse_provider_info
+from qm.wire.message_class import MessageClass
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.public_key import (
     MqdsPublicKey,
@@ -274,6 +276,7 @@ def test_what_cannot_be_encrypted_does_not_leave() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-3.1.7.1.5-02")
 def test_a_key_that_is_gone_when_its_message_would_leave() -> None:
     async def scenario() -> None:
         async with one_peer(HOST, is_mapped=True) as (peer, cluster):
@@ -289,6 +292,10 @@ def test_a_key_that_is_gone_when_its_message_would_leave() -> None:
             await settled()
             assert not peer.taken
             assert len(cluster.dead_letters()) == 1
+            which = cluster.world.manager_queue("system_deadletter_queue")
+            (dead,) = cluster.world.positions(which).values()
+            assert class_of(dead.class_code) == MessageClass.NACK_BAD_ENCRYPTION
+            assert cluster.metric("quorate_outgoing_messages_total", result="unencryptable") == 1
 
     run(scenario())
 
@@ -457,6 +464,17 @@ def test_ciphers_are_those_of_the_level() -> None:
         secret = own.decrypt(blob[12:][::-1], PKCS1v15())
         assert len(secret) == 16
         assert (secret[5:] == bytes(11)) is is_short
+
+
+@pytest.mark.spec("QB-3.1.3.1-05")
+def test_a_configuration_that_says_nothing_has_the_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    config = parse(SOUND, tmp_path)
+    policy = outgoing_settings(config, SessionConfig(), ()).encryption
+    assert (policy.advanced, policy.enhanced, policy.base) == (0x6610, 0x6801, 0x6801)
+    assert (policy.reduced_rc2, config.msmq.reject_reduced_rc2) == (False, False)
 
 
 POLICY = """

@@ -84,7 +84,7 @@ def test_a_peer_that_does_not_run_is_tried_again() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.5.9-03")
+@pytest.mark.spec("QB-3.1.5.9-03", "QB-3.1.6.1-02")
 def test_what_a_second_session_sent_is_sent_again_without_an_order_ack() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

@@ -227,7 +227,7 @@ def configured(name: str) -> tuple[str, ...]:
     return msgspec.convert({"signature_hashes": [name]}, MsmqSection).signature_hashes
 
 
-@pytest.mark.spec("QB-6-01")
+@pytest.mark.spec("QB-6-01", "QB-3.1.5.8.3-02")
 def test_hashes_that_count_by_default_and_where_they_are_configured(desk: Desk) -> None:
     everyday = MsmqSection().signature_hashes
     assert "sha512" in everyday
@@ -422,6 +422,10 @@ def test_a_certificate_is_looked_up_once_and_again_when_the_directory_changes(de
     for _ in range(3):
         assert desk.facts(signed(plain())).signature is SignatureFact.VALID
     assert desk.table.reads == 1
+    assert desk.facts(encrypted(plain(), desk.own)).was_encrypted
+    assert len(desk.examiner.user_certificates) == len(desk.examiner.symmetric_keys) == 1
+    another = Examiner(desk.table, desk.keys)
+    assert len(another.user_certificates) == len(another.symmetric_keys) == 0
     desk.table.forget(ALICE)
     assert desk.facts(signed(plain())).signature is SignatureFact.INVALID
 

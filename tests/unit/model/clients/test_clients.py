@@ -492,6 +492,70 @@ def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World)
     assert [r.message_ordinal for r in client.receive(journal_open)] == [1]
 
 
+@pytest.mark.spec("DM-3.1.1.2-06", "DM-3.1.1.12-28")
+@pytest.mark.parametrize("journaling", [False, True], ids=["", "journaling"])
+@pytest.mark.parametrize(
+    "how",
+    ["in order", "behind a position", "by lookup", "two phases", "transaction", "replaced"],
+)
+def test_whatever_way_it_is_consumed_it_is_journaled_and_acknowledged(
+    world: World, how: str, journaling: bool
+) -> None:
+    is_transactional = how == "transaction"
+    admin = world.create("admin")
+    world.create("other")
+    orders = world.create("orders", journaling=journaling, transactional=is_transactional)
+    asking: list[dict[str, Any]] = [
+        {},
+        {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PR)}},
+        {},
+    ]
+    for number, asked in enumerate(asking, start=1):
+        sequence = (9, number, number - 1) if is_transactional else None
+        assert world.arrive(packet(number, sequence=sequence, **asked)) == [0]
+    journal = world.record(orders).journal_queue
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    if how in ("two phases", "transaction"):
+        consume(client, opened, how, is_kept=True)
+        assert len(world.positions(orders)) == 3
+        assert (ids(world, journal), ids(world, admin)) == ([], []), "nobody has consumed them"
+    consume(client, opened, how)
+    assert world.positions(orders) == {}
+    assert ids(world, journal) == ([1, 2, 3] if journaling else [])
+    (told,) = world.messages(admin)
+    assert told.properties.message_class == 0x4000
+    assert told.properties.correlation_id[16:] == (2).to_bytes(4, "little")
+
+
+def consume(
+    client: ClientInWorld, opened: tuple[int, int], how: str, *, is_kept: bool = False
+) -> None:
+    """Take all messages of a queue in one of the ways there are, or return what was taken."""
+    world, keys = client.world, list(client.world.positions(opened[1]))
+    if how == "in order":
+        assert len(client.receive(opened, 3)) == 3
+    elif how == "behind a position":
+        behind = Selector(SelectorKind.AFTER, keys[0] - 1)
+        assert len(client.receive(opened, 3, selector=behind)) == 3
+    elif how == "by lookup":
+        for key in keys:
+            assert len(client.receive(opened, selector=Selector(SelectorKind.EXACT, key))) == 1
+    elif how == "two phases":
+        assert len(client.receive(opened, 3, is_two_phase=True)) == 3
+        for key in keys:
+            ended = commands.ReadEnd(client.request(), opened[1], key, not is_kept)
+            assert world.one(ended).status == 0
+    elif how == "transaction":
+        transaction = client.begin(f"t{client.number}")
+        assert len(client.receive(opened, 3, transaction=transaction)) == 3
+        assert (client.abort if is_kept else client.commit)(transaction) == 0
+    else:
+        for key in keys:
+            sent = client.send("DIRECT=OS:vhost\\other", replaced=(opened[0], key))
+            assert sent.status == 0
+
+
 @pytest.mark.spec("DM-3.1.2.4-03", "DM-3.1.7.1.9-08")
 def test_time_to_be_received_ends_while_available_or_when_given_back(world: World) -> None:
     orders = world.create("orders")

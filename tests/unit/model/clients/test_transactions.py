@@ -12,7 +12,7 @@ from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.commands import Selector, SelectorKind
 from qm.model.values.effects import EffectKind
-from qm.model.values.elements import QueueAccessType, QueueKind
+from qm.model.values.elements import QueueAccessType, QueueKind, QueueType
 from qm.model.values.records import TransactionalOperation, decode, encode
 from qm.model.values.rows import PositionFlag, PositionState
 from qm.wire.codes import ErrorCode
@@ -408,6 +408,20 @@ def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
     tx = two.c.begin("u")
     assert move(keys[1], two.a, dead, tx) == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
     assert sum(two.state.references().values()) == 3
+    # Nor to another queue of the system, and without one to each of them.
+    (key,) = two.positions(two.a)
+    for store in (
+        two.record(two.a).journal_queue,
+        two.manager_queue("system_journal_queue"),
+        two.manager_queue("system_deadletter_queue"),
+    ):
+        assert two.record(store).queue_type is QueueType.SYSTEM
+        assert move(key, two.a, store, tx) == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+        assert (two.ordinals(two.a), two.ordinals(store)) == ([2], [])
+    assert two.c.commit(tx) == 0
+    assert two.ordinals(two.a) == [2]
+    assert move(key, two.a, store) == 0
+    assert (two.ordinals(two.a), two.ordinals(store)) == ([], [2])
 
 
 @pytest.mark.spec("DM-3.1.1.2-20")

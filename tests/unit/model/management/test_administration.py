@@ -131,10 +131,13 @@ def test_defaults_of_the_queue_manager(world: World) -> None:
     assert manager.initialization_retry_timer_duration == 120
     assert manager.clustered
     assert (manager.create_time, manager.modify_time) == (NOW_S, NOW_S)
-    world.machine = Machine(world.state)
-    again = world.machine.manager
-    assert again is not None
-    assert again.initialization_retry_timer_duration == 120
+    for duration_s in (120, 60):
+        changes = {"initialization_retry_timer_duration": encode_attribute(duration_s)}
+        assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+        world.machine = Machine(world.state)
+        again = world.machine.manager
+        assert again is not None
+        assert again.initialization_retry_timer_duration == duration_s
 
 
 @pytest.mark.parametrize(
@@ -234,6 +237,7 @@ def test_defaults_of_a_queue(world: World) -> None:
     assert world.stats(record.queue_id).total_bytes == 0
     journal = world.record(record.journal_queue)
     assert (journal.kind, journal.parent_queue) == (QueueKind.JOURNAL, record.queue_id)
+    assert journal.queue_type is QueueType.SYSTEM
     assert journal.pathname == "vhost\\orders;JOURNAL"
     assert journal.qualified_pathname == "vhost.example\\orders;JOURNAL"
     private = world.record(world.create("private$\\inbox"))

@@ -143,6 +143,27 @@ def test_a_read_returns_the_first_that_satisfies_every_filter(world: World) -> N
     assert directory.read(SITE, [Filter("absent", Operator.EQUALS, 1)]) == (NOT_FOUND, None)
 
 
+@pytest.mark.spec("DM-3.1.7.1.20-03")
+def test_a_page_holds_the_wanted_attributes_alone(world: World) -> None:
+    for number, name in enumerate(("a", "b"), start=1):
+        write(world, number, SITE, name=name, inter_site_replication_interval=number * 10)
+    world.create("orders", label="l")
+    by_name = [Filter("name", Operator.EQUALS, "b")]
+    by_value = [Filter("inter_site_replication_interval", Operator.GREATER_THAN, 10)]
+    queue, manager = DirectoryObjectType.QUEUE, DirectoryObjectType.QUEUE_MANAGER
+    for object_type, filters, wanted, found in (
+        (SITE, [], ["name"], [{"name": "a"}, {"name": "b"}]),
+        (SITE, by_name, ["inter_site_replication_interval"],
+         [{"inter_site_replication_interval": 20}]),
+        (SITE, by_value, ["name"], [{"name": "b"}]),
+        (queue, [], ["label", "quota"], [{"label": "l", "quota": 0xFFFF_FFFF}]),
+        (manager, [], ["computer_name"], [{"computer_name": "vhost"}]),
+    ):  # fmt: skip
+        view = world.machine.view
+        page = queries.read_directory(view, object_type, filters, attributes=wanted)
+        assert [one.attributes for one in page.items] == found
+
+
 @pytest.mark.spec("DM-3.1.7.1.20-02")
 @pytest.mark.parametrize(
     ("operator", "found"),

@@ -12,6 +12,7 @@ from qm.model.values import commands
 from qm.model.values.commands import Selector, SelectorKind
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.rows import POSITION_KEY
+from qm.wire.codes import ErrorCode
 from tests.unit.model.world import World, packet
 
 ORDERS = "DIRECT=OS:vhost\\orders"
@@ -77,6 +78,45 @@ def test_a_seek_crosses_pages_of_what_it_may_not_see(monkeypatch: pytest.MonkeyP
     held = client.receive(opened, 9, confirmed_upto=client.number, is_two_phase=True)
     assert len(held) == 9
     assert found(world, queue, FIRST) == keys[9]
+
+
+@pytest.mark.spec("DM-3.1.7.3.2-02", "DM-3.1.7.3.3-03")
+def test_a_seek_goes_on_to_the_next_position_that_is_available_or_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over pages of locked ones, and from one priority to the next."""
+    monkeypatch.setattr("qm.model.messages.seek._SCAN_ROWS", 4)
+    world = World()
+    queue = world.create("orders")
+    client = world.client()
+    opened = client.open(ORDERS, int(QueueAccessType.RECEIVE_ACCESS))
+    world.arrive(*(packet(n, priority=7 - n // 10) for n in range(40)))
+    keys = list(world.positions(queue))
+    assert len({key >> 56 for key in keys}) == 4
+    first, last = keys[3], keys[-4]
+
+    def lock(*locked: int) -> None:
+        for key in locked:
+            exact = Selector(SelectorKind.EXACT, key)
+            (one,) = client.receive(opened, selector=exact, is_two_phase=True)
+            assert one.status == 0
+
+    lock(*(key for key in keys if key not in (first, last)))
+    assert found(world, queue, FIRST) == first
+    assert found(world, queue, Selector(SelectorKind.AFTER, first)) == last
+    assert found(world, queue, Selector(SelectorKind.SEEK_NEXT, first)) == last
+    assert found(world, queue, Selector(SelectorKind.SEEK_PREVIOUS, last)) == first
+    assert found(world, queue, Selector(SelectorKind.SEEK_LAST)) == last
+    assert found(world, queue, Selector(SelectorKind.AFTER, last)) is None
+    nothing = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, None)
+    for kind, key in ((SelectorKind.SEEK_NEXT, last), (SelectorKind.SEEK_PREVIOUS, first)):
+        assert peek(world.machine.view, queue, Selector(kind, key)) == nothing
+    # A receive goes the same way.
+    (taken,) = client.receive(opened, selector=Selector(SelectorKind.SEEK_NEXT, first))
+    assert (taken.status, taken.lookup_identifier) == (0, last)
+    lock(first)
+    assert found(world, queue, FIRST) is None
+    assert client.receive(opened) == []
 
 
 def test_what_is_moved_before_the_head_is_found() -> None:
