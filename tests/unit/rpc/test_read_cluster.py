@@ -112,8 +112,9 @@ def test_without_a_majority_nothing_is_shown_and_nothing_lent(
             await made.harness.leader()
             again = await made.reader(await made.harness.leader())
             theirs = await again.open()
-            # Neither read has taken anything, also once they are decided.
-            assert [await again.receive(theirs) for _ in range(2)] == [b"one", b"two"]
+            # No read keeps anything. What is decided only now may hold a message for a moment.
+            left = [await again.receive(theirs, timeout_ms=20_000) for _ in range(2)]
+            assert sorted(left) == [b"one", b"two"]
 
     run(scenario())
 
