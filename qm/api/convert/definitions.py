@@ -90,7 +90,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # Text ----------------------------------------------------------------------------------------
 
 
-# Pure Python takes 5 ms and more for each queue, in which other threads stand still.
+# Pure Python takes several times as long, and other threads stand still meanwhile.
 _Loader: Final[Any] = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _Dumper: Final[Any] = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 

@@ -54,7 +54,8 @@ class Drain:
             logger.info("this node drains")
             self._note("drain", f"{self._replicated.node} drains")
             self._leaving = asyncio.ensure_future(self._leave_peers())
-        await self._left_peers()
+        if self._leaving is not None:
+            await asyncio.shield(self._leaving)
         try:
             async with asyncio.timeout(FOLLOW_MAX_S):
                 while not self._follows() and self._has_others():
@@ -67,18 +68,15 @@ class Drain:
         await self._msmq.drain()
         await self._msmq.stop()
 
-    async def _left_peers(self) -> None:
-        if self._leaving is not None:
-            await asyncio.shield(self._leaving)
-
     async def end(self) -> None:
         """Serve again. Raises OSError when an address cannot be had."""
-        await self._left_peers()
+        if self._leaving is not None:
+            await asyncio.wait([self._leaving])  # whatever came of it
         if self.is_draining:
             logger.info("this node serves again")
             await self._msmq.start()
             self._replicated.driver.stand_back(False)
-            self.is_draining = False
+            self.is_draining, self._leaving = False, None
             self._note("undrain", f"{self._replicated.node} serves again")
 
     def _follows(self) -> bool:

@@ -19,6 +19,7 @@ class Endpoint:
     """Serves MSMQ, or not."""
 
     is_serving = True
+    fails = False
     takes_s = 0.0
     """How long its peers' messages take to be acknowledged."""
 
@@ -30,6 +31,8 @@ class Endpoint:
 
     async def stop(self) -> None:
         self.is_serving = False
+        if self.fails:
+            raise OSError("no")
 
 
 class Cluster:
@@ -218,5 +221,23 @@ def test_a_node_serves_again_only_after_it_left_its_peers() -> None:
         await drained.end()
         await asyncio.sleep(made.endpoint.takes_s)
         assert (made.endpoint.is_serving, drained.is_draining) == (True, False)
+
+    run(scenario())
+
+
+def test_a_node_that_could_not_leave_its_peers_serves_again_all_the_same() -> None:
+    async def scenario() -> None:
+        made = Cluster(other("n2"))
+        made.follows("n2.1")
+        made.endpoint.fails = True
+        drained = made.drain()
+        for _ in range(2):
+            with pytest.raises(OSError, match="no"):
+                await drained.begin()
+        await drained.end()
+        assert (made.endpoint.is_serving, drained.is_draining) == (True, False)
+        made.endpoint.fails = False
+        await drained.begin()
+        assert not made.endpoint.is_serving
 
     run(scenario())
