@@ -173,7 +173,16 @@ class Delivery:
             room -= self._order_acked(identifier, number, room)
             if room < 0:
                 return Outcome(MQ_OK, value=True)
+        self._count_order_acks(identifiers, verdicts)
         return Outcome(MQ_OK, verdicts, value=False)
+
+    def _count_order_acks(self, identifiers: IntArray, verdicts: IntArray) -> None:
+        """Each counts once, when all that it settles is settled [MS-MQQB 3.1.5.6]."""
+        counts = self._ledger.applied.order_acks
+        for identifier, verdict in zip(identifiers, verdicts, strict=True):
+            queue_id = self._outgoing.queue_of_sequence(identifier)
+            if queue_id and verdict == TransferVerdict.ACCEPTED:
+                counts[queue_id] = counts.get(queue_id, 0) + 1
 
     def _order_verdict(self, identifier: int, number: int) -> TransferVerdict:
         """Tell a repeated acknowledgement from one for something that was never sent (QB-A8)."""

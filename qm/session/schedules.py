@@ -75,13 +75,14 @@ class ResendSchedule:
         if self._due is None:
             self._due = now + self.resend_interval_s
 
-    def order_acked(self, now: float, *, progress: bool, unacked: int) -> None:
-        """An OrderAck of the live sequence came; `unacked` messages of it remain.
+    def order_acked(self, now: float, *, progress: bool, unacked: int, count: int = 1) -> None:
+        """`count` OrderAcks of the live sequence came; `unacked` messages of it remain.
 
-        `progress` says whether it acknowledged anything new.
+        `progress` says whether they, or earlier ones, acknowledged anything new.
         """
-        self.time_of_last_ack = now
-        self.last_ack_count += 1
+        if count:
+            self.time_of_last_ack = now
+        self.last_ack_count += count
         if progress or not unacked:
             self._index = 0
         if not unacked:

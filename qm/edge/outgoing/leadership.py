@@ -142,6 +142,10 @@ class Leading:
             if sender is None:
                 self._wake(queue_id)
                 continue
-            sender.refresh(arrived.get(queue_id, ()), left.get(queue_id, ()))
+            sender.refresh(
+                arrived.get(queue_id, ()),
+                left.get(queue_id, ()),
+                order_acks=applied.order_acks.get(queue_id, 0),
+            )
             if sender.is_stopped:
                 del self.queues[queue_id]

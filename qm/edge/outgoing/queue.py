@@ -79,14 +79,16 @@ class QueueSender(LinkOwner):
         self.table = OutgoingTable()
         self.resend = ResendSchedule(context.clock(), context.settings.resend_timer_table)
         self.time_of_last_ack_s = 0
-        """Cluster time of the last order ack that acknowledged something; 0 = none so far."""
+        """Cluster time of the last order ack; 0 = none so far."""
         self._backlog = Backlog(self._queue_id, self.table, self._is_over)
 
     # What the rows say ---------------------------------------------------------------------
 
-    def refresh(self, arrived: Iterable[int] = (), left: Iterable[int] = ()) -> None:
+    def refresh(
+        self, arrived: Iterable[int] = (), left: Iterable[int] = (), *, order_acks: int = 0
+    ) -> None:
         """The queue's rows changed: these keys became ready, those left or were locked."""
-        self._take_order_acks()
+        self._take_order_acks(order_acks)
         for key in left:
             self.table.remove(key)
             self._backlog.left(key)
@@ -128,15 +130,22 @@ class QueueSender(LinkOwner):
         is_quiet = self._driver.connection is None and self.link.next_timer() is None
         return is_quiet and not self.has_backlog and not self._acked
 
-    def _take_order_acks(self) -> None:
+    def _take_order_acks(self, count: int) -> None:
+        """Follow the sequence's row; `count` OrderAcks came, each of which is counted even if it
+        only repeats an earlier one [MS-MQQB 3.1.5.6].
+        """
         sequence = rows.sequence(self._context.cluster.state, self._queue_id)
-        acked = sequence.last_acked_number
+        acked, is_progress = sequence.last_acked_number, False
         if sequence.sequence_identifier == self.table.sequence and acked > self.table.last_ack:
-            effect = self.table.order_acked(sequence.sequence_identifier, acked)
-            if effect.is_progress:
-                self.time_of_last_ack_s = self._context.utc_s()
-                now = self._context.clock()
-                self.resend.order_acked(now, progress=True, unacked=effect.unacked)
+            is_progress = self.table.order_acked(sequence.sequence_identifier, acked).is_progress
+        if not count and not is_progress:
+            return
+        if count:
+            self.time_of_last_ack_s = self._context.utc_s()
+        unacked = len(self.table.unacked_numbers)
+        self.resend.order_acked(
+            self._context.clock(), count=count, progress=is_progress, unacked=unacked
+        )
 
     def _follow_admin_state(self, is_held: bool) -> None:
         """Pause and resume [MS-MQQB 3.1.7.13, 3.1.7.14]."""

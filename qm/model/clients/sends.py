@@ -40,6 +40,7 @@ from qm.model.values.limits import (
     VERSION_OF_PEOPLE,
     VERSION_OF_SEALED_BODIES,
     VERSION_OF_SIGNED_SENDS,
+    VERSION_OF_TIME_TO_REACH,
 )
 from qm.model.values.records import GUID_NULL, Lock, Obligation, TransactionalOperation
 from qm.model.values.rows import Position, PositionFlag
@@ -57,6 +58,7 @@ from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import PrivacyLevel
 from qm.wire.errors import ProtocolError
+from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.message_class import MessageClass, MessageClassRole, message_class_role
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.public_key import parse_mqds_public_keys
@@ -284,7 +286,7 @@ class Sending:
             manager.identifier,
             ordinal,
             ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
-            _lifetime_s(message, is_outgoing),
+            self._lifetime_s(message) if is_outgoing else message.user_header.time_to_be_received,
             _obligation(message, command.application_deadletter_queue),
             seal_bytes=copy.stored_bytes - copy.size_bytes,
         )
@@ -305,6 +307,16 @@ class Sending:
         if is_here and position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
+
+    def _lifetime_s(self, message: UserMessage) -> int:
+        """Return how long it may be in transit: until the first of its times is over.
+
+        At an age of TimeToReachQueue it is not too late yet ([MS-MQQB] 3.1.7.1.2).
+        """
+        reach = message.time_to_reach_queue
+        if self._ledger.behaviour >= VERSION_OF_TIME_TO_REACH:
+            reach = min(reach + 1, TIME_INFINITE_S)
+        return min(message.user_header.time_to_be_received, reach)
 
     def _proven(self, queue: QueueInHand, command: Send, copy: "_Copy") -> int:
         """Return the flags that say what was proven of a message in a queue here."""
@@ -356,13 +368,6 @@ def _copies(command: Send, behaviour: int) -> list[_Copy] | None:
         copies.append(_Copy(target, message, place, size, stored, command.first_ordinal + k, k))
         begin += stored
     return copies if begin == len(command.packets) else None
-
-
-def _lifetime_s(message: UserMessage, is_outgoing: bool) -> int:
-    """Return how long it may stay: in transit, until the first of its times is over."""
-    if not is_outgoing:
-        return message.user_header.time_to_be_received
-    return min(message.user_header.time_to_be_received, message.time_to_reach_queue)
 
 
 def _is_service(message: UserMessage, queue: QueueInHand) -> bool:

@@ -222,6 +222,8 @@ class Applied(msgspec.Struct, gc=False):
     """MessageIDs for the order acks that the leader sends unasked when its term begins here."""
     suspicions: list[Suspicion] = []
     """At most SUSPICIONS_PER_ENTRY_MAX different ones; each also raised its alarm."""
+    order_acks: dict[int, int] = {}
+    """Outgoing queue id -> OrderAcks of its live sequence, repeated ones as well."""
     removed_queue_names: dict[int, str] = {}
     """Queue id -> path name of removed queues, which the state no longer shows later."""
     _joined: PositionEffects | None = None

@@ -5,7 +5,7 @@ Changing a value changes what apply does: it needs a new apply version.
 
 from typing import Final
 
-APPLY_VERSION: Final = 8
+APPLY_VERSION: Final = 9
 """Newest behaviour of apply that this build knows."""
 VERSION_OF_BLAKE3: Final = 2
 """Apply version from which on the chain hashes entries' data with BLAKE3 instead of SHA-256."""
@@ -84,6 +84,9 @@ EVENT_TEXT_MAX_CHARS: Final = 500
 EVENT_DETAILS_MAX: Final = 16
 EVENT_DETAIL_MAX_CHARS: Final = 200
 """Longer texts of an event are cut, and further details left out."""
+VERSION_OF_TIME_TO_REACH: Final = 9
+"""Apply version from which on a message to another queue manager may leave in the whole of the
+second in which its TimeToReachQueue ends ([MS-MQQB] 3.1.7.1.2)."""
 VERSION_OF_SEALED_BODIES: Final = 8
 """Apply version from which on the node that takes a message may seal its body: quotas judge its
 size without the seal."""

@@ -19,7 +19,12 @@ from qm.model.values.elements import (
     QueueAccessType,
     QueueKind,
 )
-from qm.model.values.limits import TIME_TO_LIVE_DEFAULT_S, VERSION_OF_TIME_TO_LIVE
+from qm.model.values.limits import (
+    SETTLED_PER_COMMAND_MAX,
+    TIME_TO_LIVE_DEFAULT_S,
+    VERSION_OF_TIME_TO_LIVE,
+    VERSION_OF_TIME_TO_REACH,
+)
 from qm.model.values.records import Queue, decode, encode
 from qm.model.values.rows import QUEUE_KEY
 from qm.wire.codes import ErrorCode
@@ -423,7 +428,7 @@ def test_what_is_on_its_way_for_too_long_is_nacked_and_dead_lettered(
     if is_transactional:
         sender.assign()
     sender.session_ack(sender.keys()[0])
-    sender.tick(59_999)
+    sender.tick(60_999)
     assert len(sender.keys()) == 1 + is_transactional
     sender.tick(1)
     # What its peer has seen is left to the node that would send it again.
@@ -434,6 +439,49 @@ def test_what_is_on_its_way_for_too_long_is_nacked_and_dead_lettered(
     assert len(sender.ordinals(which)) == 1
     (nack,) = sender.messages(admin)
     assert nack.properties.message_class == MessageClass.NACK_REACH_QUEUE_TIMEOUT
+
+
+@pytest.mark.spec("QB-3.1.7.1.2-01")
+def test_a_message_with_no_time_to_reach_its_queue_has_the_second_in_which_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender = Sender(forgets=False)
+    sender.send(1, time_to_reach_queue=0)
+    sender.tick(999)
+    assert len(sender.keys()) == 1
+    sender.tick(1)
+    assert not sender.keys()
+    sender.send(1, time_to_reach_queue=0xFFFF_FFFE, time_to_be_received=0xFFFF_FFFF)
+    sender.tick(24 * 3600 * 1000)
+    assert len(sender.keys()) == 1
+    # Members of an older build end it a second sooner; they agree until all know the rule.
+    older_version = VERSION_OF_TIME_TO_REACH - 1
+    monkeypatch.setattr("tests.unit.model.world.APPLY_VERSION", older_version)
+    older = Sender(forgets=False)
+    older.send(1, time_to_reach_queue=60)
+    older.tick(59_999)
+    assert len(older.keys()) == 1
+    older.tick(1)
+    assert not older.keys()
+
+
+def test_order_acks_are_counted_once_each_when_all_that_they_settle_is_settled(
+    sender: Sender,
+) -> None:
+    more = SETTLED_PER_COMMAND_MAX + 5
+    sender.send(more, **TRANSACTIONAL)
+    keys = sender.keys()
+    identifier = sender.assign(*keys[:SETTLED_PER_COMMAND_MAX])[0][1]
+    sender.assign(*keys[SETTLED_PER_COMMAND_MAX:])
+    acks = commands.OrderAcked(array("Q", [identifier, identifier]), array("Q", [1, more]))
+    first = sender.apply(acks)
+    assert (first.outcomes[0].value, first.order_acks) == (True, {})
+    second = sender.apply(acks)
+    assert (second.outcomes[0].value, second.order_acks) == (False, {sender.queue_id: 2})
+    strange = commands.OrderAcked(
+        array("Q", [identifier, identifier + 7]), array("Q", [more + 1, 1])
+    )
+    assert sender.apply(strange).order_acks == {}, "what was never sent is not acknowledged"
 
 
 def test_the_leader_hears_of_every_change_of_an_outgoing_queue(sender: Sender) -> None:

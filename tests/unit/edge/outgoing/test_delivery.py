@@ -148,6 +148,46 @@ def test_order_acks_are_counted_and_the_time_of_the_last_one_is_noted() -> None:
                 assert report is not None
                 assert report.eod_last_ack_count == number
                 assert report.eod_last_ack_time == cluster.world.now_ms // 1000
+            # One that was lost on its way and is repeated counts, too.
+            for count, number in ((4, 3), (5, 1)):
+                cluster.advance(5)
+                peer.send_order_ack(number)
+                await until(partial(is_acked, cluster, queue, count))
+                report = cluster.manager.report(queue)
+                assert report is not None
+                assert report.eod_last_ack_time == cluster.world.now_ms // 1000
+                assert report.eod_no_ack_count == 0
+
+    run(scenario())
+
+
+def is_acked(cluster: SendingCluster, queue: int, count: int) -> bool:
+    report = cluster.manager.report(queue)
+    return report is not None and report.eod_last_ack_count == count
+
+
+@pytest.mark.spec("QB-3.1.5.6-01")
+def test_a_repeated_order_ack_is_counted_and_neither_settles_nor_delays_anything() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            peer.is_order_acking = False
+            queue = cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: len(peer.raw) == 3)
+            await until(lambda: cluster.metric(
+                "quorate_outgoing_messages_total", result="acknowledged") == 3)  # fmt: skip
+            peer.send_order_ack(1)
+            await until(partial(is_left, cluster, queue, 2))
+            report = cluster.manager.report(queue)
+            assert report is not None
+            resend_time = report.eod_resend_time
+            cluster.advance(7)
+            peer.send_order_ack(1)
+            await until(partial(is_acked, cluster, queue, 2))
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert report.eod_last_ack_time == cluster.world.now_ms // 1000
+            assert (report.eod_no_ack_count, cluster.waiting(queue)) == (2, 2)
+            assert report.eod_resend_time == resend_time
 
     run(scenario())
 
