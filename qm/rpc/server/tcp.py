@@ -53,6 +53,7 @@ class RpcConnection(asyncio.Protocol, Paced):
     """An accepted connection."""
 
     __slots__ = (
+        "_accepted",
         "_admit",
         "_calls",
         "_dispatcher",
@@ -106,7 +107,7 @@ class RpcConnection(asyncio.Protocol, Paced):
         self._is_unread = False
         self._loop = loop
         self._calls: dict[int, Call] = {}
-        self._since = loop.time()
+        self._accepted = self._since = loop.time()
         self._is_paused = False
         self.address = self.place = ""
         self.local = ("", 0)
@@ -246,7 +247,7 @@ class RpcConnection(asyncio.Protocol, Paced):
         """Close it if it has been idle for too long, or was never bound."""
         association = self._state.association
         if association is None:
-            if now - self._since > BIND_TIMEOUT_S:
+            if now - self._accepted > BIND_TIMEOUT_S:
                 self._metrics.refused("unbound", self.address, "no bind in time")
                 self._transport.abort()
         elif (
