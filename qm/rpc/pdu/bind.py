@@ -52,11 +52,12 @@ NDR20: Final = Syntax(_guid("8a885d04-1ceb-11c9-9fe8-08002b104860"), 2)
 NDR64: Final = Syntax(_guid("71710533-beba-4937-8319-b5dbef9ccc36"), 1)
 FEATURE_PREFIX: Final = _guid("6cb71c2c-9812-4540-0000-000000000000")[:8]
 """Of a transfer syntax that proposes features instead [MS-RPCE 2.2.2.14]."""
+FEATURE_VERSION: Final = (1, 0)
 
 
 def features_of(syntax: Syntax) -> int | None:
     """Return the proposed feature bits of a transfer syntax; None for a real one."""
-    if syntax.uuid[:8] != FEATURE_PREFIX or syntax.major != 1:
+    if syntax.uuid[:8] != FEATURE_PREFIX or (syntax.major, syntax.minor) != FEATURE_VERSION:
         return None
     return int.from_bytes(syntax.uuid[8:], "little")
 

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from qm.rpc.association.connection import Cancelled
+from qm.rpc.association.groups import Associations
 from qm.rpc.interface import Fault
 from qm.rpc.limits import LATE_CALLS_MAX
 from qm.rpc.pdu.bind import (
@@ -18,11 +19,12 @@ from qm.rpc.pdu.bind import (
     write_bind,
 )
 from qm.rpc.pdu.codes import BindNakReason, PduFlag, PduType
-from qm.rpc.pdu.header import Pdu, write_pdu
-from tests.unit.rpc.dialogue import ECHO, LOCKED, WHOLE, Client, status_of, stub_of
+from qm.rpc.pdu.header import Pdu, Trailer, write_pdu
+from tests.unit.rpc.dialogue import ECHO, LOCKED, WHOLE, Client, served, status_of, stub_of
 
 FEATURES = bytes.fromhex("2c1cb76c12984045")
 UNKNOWN = Syntax(bytes(16), 1)
+PROPOSAL = Proposal(0, ECHO.syntax, (NDR20,))
 
 
 def features(bits: int) -> Syntax:
@@ -130,7 +132,9 @@ def test_ndr20_is_chosen_wherever_it_stands(transfers: tuple[Syntax, ...]) -> No
     assert results(answer) == [(0, 0, chosen)]
 
 
-@pytest.mark.spec("RP-RPCE-2.2.2.14-01", "RP-RPCE-2.2.2.14-02", "RP-RPCE-2.2.2.15-01")
+@pytest.mark.spec(
+    "RP-RPCE-2.2.2.14-01", "RP-RPCE-2.2.2.14-02", "RP-RPCE-2.2.2.15-01", "RP-RPCE-2.2.2.4-01"
+)
 @pytest.mark.parametrize(
     ("bits", "granted"), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0), (6, 2), (0xFFFF, 3), (1 << 63, 0)]
 )
@@ -139,9 +143,13 @@ def test_features_are_granted_that_were_proposed_and_exist(bits: int, granted: i
         proposed(Proposal(0, ECHO.syntax, (NDR20,)), Proposal(1, ECHO.syntax, (features(bits),)))
     )
     assert results(answer)[1] == (3, granted, bytes(20))
-    other = Syntax(features(bits).uuid, 2)  # not version 1.0: a transfer syntax that nobody knows
-    (answer,) = Client().send(proposed(Proposal(0, ECHO.syntax, (other,))))
-    assert results(answer) == [(2, 2, bytes(20))]
+    uuid = features(bits).uuid
+    # With another version or another prefix: a transfer syntax that nobody knows.
+    changed = [uuid[:at] + bytes((uuid[at] ^ 0x40,)) + uuid[at + 1 :] for at in range(8)]
+    others = [Syntax(uuid, 0), Syntax(uuid, 2), Syntax(uuid, 3), Syntax(uuid, 1, 1)]
+    for other in (*others, *(Syntax(one, 1) for one in changed)):
+        (answer,) = Client().send(proposed(Proposal(0, ECHO.syntax, (other,))))
+        assert results(answer) == [(2, 2, bytes(20))], other
 
 
 @pytest.mark.spec("RP-RPCE-3.3.1.5.7-01", "RP-RPCE-3.3.1.5.7-02", "RP-RPCE-3.3.1.1.1-01")
@@ -181,6 +189,29 @@ def test_reasons_of_bind_nak_have_their_numbers() -> None:
         "AUTHENTICATION_TYPE": 8,
         "INVALID_CHECKSUM": 9,
     }
+    bind = proposed(Proposal(0, ECHO.syntax, (NDR20,)))
+    unknown = write_bind(
+        PduType.BIND, 1, Bind(5840, 5840, 0, (PROPOSAL,)), Trailer(68, 5, 1, b"token")
+    )
+    for raw, reason in (
+        (proposed(), b"\0\0"),
+        (bytes((4,)) + bind[1:], b"\x04\0"),
+        (unknown, b"\x08\0"),
+    ):
+        (nak,) = Client().send(raw)
+        assert (nak.kind, nak.body[:2]) == (PduType.BIND_NAK, reason)
+
+
+@pytest.mark.spec("RP-RPCE-3.3.1.5.1-02")
+@pytest.mark.parametrize("major", [0, 1, 4, 6, 255])
+def test_every_other_version_is_told_which_one_is_spoken(major: int) -> None:
+    for body in (b"", b"of a bind that is not read"):
+        client = Client()
+        raw = write_pdu(PduType.BIND, WHOLE, 7, body)
+        (nak,) = client.send(bytes((major,)) + raw[1:])
+        assert (nak.kind, nak.call_id) == (PduType.BIND_NAK, 7)
+        assert nak.body[:5] == b"\x04\0\x01\x05\0", "reason 4; one version: 5.0"
+        assert client.connection.is_closing
 
 
 @pytest.mark.spec("RP-C706-12.6.4.1-01")
@@ -400,3 +431,31 @@ def test_a_closed_handle_is_unknown() -> None:
             use(ECHO, handle)
         assert closed.value.status == 0x1C00001A
     assert held.run_downs == 0
+
+
+@pytest.mark.spec("RP-RPCE-2.2.4.15-01", "RP-RPCE-3.3.1.4.1-01")
+def test_a_handle_is_closed_by_its_interface_and_association_alone() -> None:
+    client, stranger = Client(), Client()
+    client.bound()
+    stranger.bound()
+    mine, other = client.connection.association, stranger.connection.association
+    assert mine is not None
+    assert other is not None
+    held = Held()
+    handle = mine.open(ECHO, held)
+    for association, interface in ((mine, LOCKED), (other, ECHO), (other, LOCKED)):
+        for use in (association.find, association.close):
+            with pytest.raises(Fault) as refused:
+                use(interface, handle)
+            assert refused.value.status == 0x1C00001A
+    assert mine.close(ECHO, handle) is held, "it was open all the while"
+
+
+@pytest.mark.spec("RP-RPCE-3.3.1.5.7-03")
+def test_an_association_has_a_number_that_is_not_zero_and_nobody_else_s() -> None:
+    numbers = iter((0, 7, 7, 0, 9, 8))
+    drawn = Associations(lambda size: next(numbers).to_bytes(size, "little"))
+    offered = served(associations=drawn)
+    clients = [Client(offered) for _ in range(3)]
+    assert [client.bound(group_id=0).group_id for client in clients] == [7, 9, 8]
+    assert len({id(client.connection.association) for client in clients}) == 3
