@@ -120,6 +120,7 @@ def test_a_call_with_maybe_is_executed_and_not_answered() -> None:
     assert answer.flags & PduFlag.CONC_MPX
     client.request(flags=WHOLE | PduFlag.MAYBE)
     assert client.respond(client.call(), b"abcd") == []
+    assert client.connection.calls_in_progress == 0
 
 
 @pytest.mark.spec("RP-RPCE-3.3.1.5.8-01")
@@ -301,7 +302,7 @@ def test_the_same_interface_and_syntax_are_accepted_once_in_a_bind() -> None:
     assert client.call().interface is ECHO
 
 
-@pytest.mark.spec("RP-RPCE-2.2.2.2-01")
+@pytest.mark.spec("RP-C706-12.6.4.9-04")
 @pytest.mark.parametrize("is_multiplexed", [False, True])
 def test_a_call_that_comes_between_fragments_ends_the_connection(is_multiplexed: bool) -> None:
     """By the number of the call that is being received, unless calls are multiplexed."""

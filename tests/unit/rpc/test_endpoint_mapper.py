@@ -125,6 +125,11 @@ def test_a_tower_has_five_floors() -> None:
     ):
         sides = [struct.pack("<H", len(one)) + one for one in (left, right)]
         assert parse_tower(tower[:2] + b"".join(sides) + tower[27:]) is None
+    # The fourth is the port of TCP by its identifier, not by its place.
+    for identifier in (0, 6, 8, 9, 0x0F, 0x10, 0x1F):
+        found = mapper().map(CALL, changed(61, bytes((identifier,))))
+        assert (found.count, found.status) == (0, NOT_REGISTERED), identifier
+    assert mapper().map(CALL, changed(61, b"\x07")).count == 1
     for count in (0, 1, 4, 6, 7, 0xFFFF):
         found = mapper().map(CALL, changed(0, struct.pack("<H", count)))
         assert (found.count, found.status) == (0, NOT_REGISTERED), count

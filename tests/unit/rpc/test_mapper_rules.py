@@ -108,6 +108,23 @@ def test_a_lookup_gives_all_in_portions_of_500_at_most() -> None:
         takes.unmarshal(raw[:-4] + struct.pack("<I", 501))
 
 
+@pytest.mark.spec("RP-RPCE-2.2.1.2.4-01", "RP-RPCE-2.2.1.2.4-02")
+@pytest.mark.parametrize(("portion", "counts"), [(1, [1] * 7), (2, [2, 2, 2, 1]), (7, [7])])
+def test_a_lookup_goes_on_where_the_last_portion_ended(portion: int, counts: list[int]) -> None:
+    syntaxes = [Syntax(bytes((k,)) * 16, 1, k) for k in range(7)]
+    served = [Interface(f"i{k}", syntax, {}) for k, syntax in enumerate(syntaxes)]
+    mapper = EndpointMapper(lambda: [Registration(one, 2105) for one in served])
+    handle, told = NIL, []
+    for number, count in enumerate(counts):
+        found = mapper.lookup(CALL, LookupIn(0, None, None, 1, handle, portion))
+        assert (found.count, found.status) == (count, 0)
+        assert (found.handle == NIL) is (number == len(counts) - 1)
+        assert number == 0 or found.handle in (handle, NIL)
+        handle = found.handle
+        told += [one.tower.octets for one in found.entries.items if one.tower is not None]
+    assert [parse_tower(one) for one in told] == syntaxes
+
+
 @pytest.mark.spec("RP-RPCE-2.1.1.1-02")
 def test_the_mapper_is_at_port_135_unless_it_is_put_elsewhere() -> None:
     assert schema.MAPPER_PORT == 135

@@ -209,6 +209,12 @@ def test_a_bind_ack_is_laid_out_as_the_text_has_it() -> None:
     client.request(2, b"abcd")
     answers = client.respond(client.call(), bytes(4200))
     assert [len(pdu.header) + len(pdu.body) > 2048 for pdu in answers] == [True]
+    # Nor do larger ones.
+    altered = client.bind(ECHO, kind=PduType.ALTER_CONTEXT, sizes=(5840, 5840))
+    assert struct.unpack_from("<HHIH", altered.body) == (4280, 4280, group, 0)
+    client.request(3, b"abcd")
+    answers = client.respond(client.call(), bytes(5000))
+    assert [len(pdu.header) + len(pdu.body) for pdu in answers] == [4280, 24 + 5000 - 4256]
 
 
 @pytest.mark.spec("RP-RPCE-2.2.4.12-01", "RP-RPCE-2.2.5.1-01")
@@ -463,6 +469,8 @@ def test_a_signature_covers_header_body_padding_and_trailer() -> None:
         # The same of an answer, of any length.
         (answer,) = client.respond(call, b"0123456789"[pad:])
         assert verified(who, answer) == b"0123456789"[pad:]
+        assert answer.trailer is not None
+        assert answer.trailer.raw[3] == 0, "reserved"
     # A reserved byte that is not 0 is signed like the others, and says nothing.
     client = bound()
     who = client.logged_on()
@@ -548,6 +556,14 @@ def test_an_association_of_another_node_is_not_joined() -> None:
     number = first.bound().group_id
     offers = first.offered
     other = Client(type(offers)(offers.interfaces, offers.providers, associations()))
-    there = other.bound().group_id
-    nak = Client(other.offered).bind(group_id=number + there)
-    assert nak.kind is PduType.BIND_NAK
+    for _ in range(2):  # numbers that the first node has not given
+        there = Client(other.offered).bound().group_id
+    assert there != number
+    assert Client(other.offered).bound(group_id=there).group_id == there
+    for node, foreign in ((first.offered, there), (other.offered, 0xFFFF_FFFF)):
+        refused = Client(node)
+        nak = refused.bind(group_id=foreign)
+        assert (nak.kind, nak.body[:2]) == (PduType.BIND_NAK, b"\0\0")
+        assert refused.connection.is_closing
+        assert refused.connection.association is None
+    assert len(offers.associations) == 1, "nor is another one begun"

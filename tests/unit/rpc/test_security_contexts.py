@@ -22,7 +22,7 @@ from qm.rpc.security.provider import Buffers, Provider
 from qm.rpc.security.providers import OfferedProviders
 from qm.rpc.security.spnego import SpnegoClient
 from qm.security.sid import sid_from_text
-from tests.unit.rpc.dialogue import ECHO, WHOLE, Client, served, status_of
+from tests.unit.rpc.dialogue import ECHO, LOCKED, WHOLE, Client, served, status_of
 from tests.unit.rpc.test_security import FILETIME, TARGET, World, counting
 
 NTLM: Final = int(AuthType.NTLM)
@@ -119,6 +119,28 @@ def test_a_context_below_the_level_of_an_interface_reaches_no_method(least: Auth
             assert client.events == []
 
 
+@pytest.mark.spec("RP-RPCE-2.2.1.1.8-03", "RP-RPCE-3.1.1.5.4-01")
+def test_whoever_logs_on_is_protected_even_where_nobody_has_to() -> None:
+    uuid, other = ECHO.syntax.uuid, LOCKED.syntax.uuid
+    levels = {uuid: AuthLevel.PRIVACY}
+    for anonymous in (frozenset({uuid}), frozenset({other}), frozenset[bytes]()):
+        client = Secured(levels=levels, anonymous=anonymous)
+        client.bound(ECHO)
+        if uuid in anonymous:
+            assert client.request(2, b"abcd") == []
+            call = client.call()
+            assert (call.stub, call.identity.is_authenticated) == (b"abcd", False)
+            client.respond(call, b"")
+        else:
+            assert status_of(client.request(2, b"abcd")) == ACCESS_DENIED
+            assert client.events == []
+        for level in (AuthLevel.CONNECT, AuthLevel.PACKET, AuthLevel.INTEGRITY):
+            who = client.logged_on(level, level)
+            answers = client.signed(who, b"abcd", flags=WHOLE, named=level, level=level)
+            assert status_of(answers) == ACCESS_DENIED, level
+            assert client.events == []
+
+
 @pytest.mark.spec("RP-RPCE-3.3.3.4.3-01", "RP-RPCE-3.3.1.5.4-01")
 def test_a_call_is_of_whoever_logged_on_in_its_context() -> None:
     accounts = [Account(name, nt_hash("S3cret!"), (sid_from_text(sid),)) for name, sid in SIDS]
@@ -135,9 +157,13 @@ def test_a_call_is_of_whoever_logged_on_in_its_context() -> None:
     assert not client.call().identity.is_authenticated
 
 
-@pytest.mark.spec("RP-RPCE-3.3.3.5.3-01")
-@pytest.mark.parametrize("auth_type", [14, 16, 68, 255])
+@pytest.mark.spec("RP-RPCE-3.3.3.5.3-01", "RP-RPCE-2.2.1.1.7-02")
+@pytest.mark.parametrize("auth_type", [1, 14, 16, 68, 255])
 def test_an_unknown_provider_disturbs_no_context(auth_type: int) -> None:
+    refused = Secured()
+    nak = refused.leg(b"token", kind=PduType.BIND, auth_type=auth_type)
+    assert (nak.kind, nak.body[:2]) == (PduType.BIND_NAK, b"\x08\0")
+    assert refused.connection.is_closing
     client = bound()
     who, waiting = client.logged_on(), logon()
     answer = client.leg(waiting.step(b""), 3)
@@ -265,6 +291,23 @@ def test_after_a_failed_auth3_no_request_is_taken() -> None:
     assert client.last_leg(mine.step(answer.trailer.token)) == []
     assert status_of(client.request(2)) == ACCESS_DENIED  # though it is not protected
     assert client.connection.is_closing
+
+
+@pytest.mark.spec("RP-RPCE-2.2.2.10-02")
+@pytest.mark.parametrize(
+    ("auth_type", "level", "is_damaged"),
+    [(NTLM, 5, True), (NTLM, 6, False), (NTLM, 4, False), (9, 5, False), (16, 5, False)],
+)
+def test_an_auth3_that_fails_is_not_answered(auth_type: int, level: int, is_damaged: bool) -> None:
+    client, mine = bound(), logon()
+    answer = client.leg(mine.step(b""))
+    assert answer.trailer is not None
+    token = b"no token" if is_damaged else mine.step(answer.trailer.token)
+    head = write_trailer(auth_type, level, 0, 1)
+    header = write_header(PduType.AUTH3, WHOLE, 1, 16 + 4 + 8 + len(token), len(token))
+    assert client.send(header + bytes(4) + head + token) == []
+    assert not client.connection.is_closing
+    assert status_of(client.request(2)) == ACCESS_DENIED
 
 
 @pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-07")

@@ -6,13 +6,14 @@ import secrets
 import struct
 
 import pytest
+from typing_extensions import override
 
 from qm.rpc.client import RpcClient, RpcFailed
-from qm.rpc.endpoint_mapper import MAPPER
+from qm.rpc.endpoint_mapper import MAPPER, MapIn, port_of_tower, tower_of
 from qm.rpc.interface import Fault
 from qm.rpc.mgmt import MGMT
-from qm.rpc.ndr.types import Nothing
-from qm.rpc.pdu.bind import NDR20, NDR64, Bind, Proposal, parse_bind_ack, write_bind
+from qm.rpc.ndr.types import NIL, Nothing
+from qm.rpc.pdu.bind import NDR20, NDR64, Bind, Proposal, Syntax, parse_bind_ack, write_bind
 from qm.rpc.pdu.call import parse_fault, request_head
 from qm.rpc.pdu.codes import AuthLevel, AuthType, PduType
 from qm.rpc.pdu.header import Pdu, Trailer, fragment_length, parse_pdu, write_pdu
@@ -21,7 +22,16 @@ from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.security.provider import Provider
 from qm.rpc.security.spnego import SpnegoAcceptor, SpnegoClient
 from tests.unit.rpc.dialogue import WHOLE, Client, served
-from tests.unit.rpc.test_server import PROBE, Changing, Octets, World, in_world, logon, until
+from tests.unit.rpc.test_server import (
+    PROBE,
+    Changing,
+    Listening,
+    Octets,
+    World,
+    in_world,
+    logon,
+    until,
+)
 from tests.unit.rpc.vectors import vector
 
 VERIFICATION = bytes.fromhex("8ae3137102f43671")
@@ -30,7 +40,7 @@ LISTENING = struct.pack("<II", 0, 1)
 """What mgmt answers to is_server_listening."""
 
 
-@pytest.mark.spec("RP-RPCE-2.2.1.3-01", "RP-RPCE-2.1.1.1-01")
+@pytest.mark.spec("RP-RPCE-2.2.1.3-01", "RP-RPCE-2.1.1.1-01", "RP-RPCE-2.2.1.3-02")
 def test_mgmt_is_at_every_port() -> None:
     async def test(world: World) -> None:
         for number, other in ((0, MAPPER), (1, PROBE)):
@@ -40,13 +50,20 @@ def test_mgmt_is_at_every_port() -> None:
             assert (await client.call(MGMT, 2, Nothing())).is_listening == 1
             found = (await client.call(MGMT, 0, Nothing())).vector
             assert found is not None
-            uuids = {one.uuid for one in found.ids if one is not None}
-            assert {MGMT.syntax.uuid, other.syntax.uuid} <= uuids
+            ids = [(one.uuid, one.major, one.minor) for one in found.ids if one is not None]
+            mgmt = bytes.fromhex("80bda8af8a7dc911bef408002b102989")
+            major = 3 if other is MAPPER else 1
+            assert sorted(ids) == sorted([(mgmt, 1, 0), (other.syntax.uuid, major, 0)])
 
     in_world(test)
 
 
-@pytest.mark.spec("RP-C706-12.6.4.10-04", "RP-RPCE-3.3.1.5.2.2-05", "RP-RPCE-3.3.1.5.2.2-02")
+@pytest.mark.spec(
+    "RP-C706-12.6.4.10-04",
+    "RP-RPCE-3.3.1.5.2.2-05",
+    "RP-RPCE-3.3.1.5.2.2-02",
+    "RP-RPCE-3.3.1.5.2.2-09",
+)
 @pytest.mark.parametrize("level", [AuthLevel.INTEGRITY, AuthLevel.PRIVACY])
 def test_answers_are_protected_like_their_calls_and_no_larger_than_the_client_takes(
     level: AuthLevel,
@@ -386,5 +403,127 @@ def test_a_stub_that_cannot_be_read_is_a_fault_of_its_call_alone() -> None:
                 await client.raw_call(PROBE, 0, stub)
             assert bad.value.status == 0x6F7, stub
             assert (await client.call(PROBE, 0, Octets(b"good"))).octets == b"good"
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-RPCE-3.3.1.5.7-01", "RP-RPCE-3.3.1.5.5-01")
+def test_connections_of_an_address_join_whichever_port_they_come_from() -> None:
+    async def test(world: World) -> None:
+        first = await world.client()
+        await first.bind(MGMT)
+        second = await world.client()
+        await second.bind(MGMT, group_id=first.group_id)
+        assert second.group_id == first.group_id != 0
+        for number in (0, 1):
+            port = world.port(number)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            proposal = Proposal(0, MGMT.syntax, (NDR20,))
+            writer.write(write_bind(PduType.BIND, 1, Bind(5840, 5840, first.group_id, (proposal,))))
+            ack = await reader.readexactly(60)
+            assert ack[2] == PduType.BIND_ACK
+            assert struct.unpack_from("<I", ack, 20) == (first.group_id,)
+            text = str(port).encode() + b"\0"
+            assert ack[24 : 26 + len(text)] == struct.pack("<H", len(text)) + text
+            writer.close()
+
+    in_world(test)
+
+
+class Heard(Listening):
+    """A client that keeps what it writes, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[bytes] = []
+
+    @override
+    def _write(self, raw: bytes) -> None:
+        self.said.append(raw)
+        super()._write(raw)
+
+
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.1-02")
+def test_ntlm_takes_a_bind_its_answer_and_an_auth3() -> None:
+    async def test(world: World) -> None:
+        client = Heard()
+        await world.bind(client)
+        assert (await client.call(PROBE, 1, Nothing())).octets == b"alice"
+        said = [parse_pdu(raw) for raw in client.said]
+        assert [pdu.kind for pdu in said] == [PduType.BIND, PduType.AUTH3, PduType.REQUEST]
+        length = fragment_length(client.heard)
+        told = parse_pdu(bytes(client.heard[:length]))
+        assert told.kind is PduType.BIND_ACK
+        for pdu, number in ((said[0], 1), (told, 2), (said[1], 3)):
+            assert pdu.trailer is not None
+            assert pdu.trailer.token[:12] == b"NTLMSSP\0" + bytes((number, 0, 0, 0))
+        # Nothing between the answer to the bind and that to the call.
+        assert parse_pdu(bytes(client.heard[length:])).kind is PduType.RESPONSE
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-OUR-limits-03")
+def test_connections_are_counted_by_address_while_they_last() -> None:
+    async def begin(world: World, address: str) -> tuple[bytes, asyncio.StreamWriter]:
+        """What a bind is answered with; nothing where the connection is closed at once."""
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", world.port(1), local_addr=(address, 0)
+        )
+        bind = Bind(5840, 5840, 0, (Proposal(0, MGMT.syntax, (NDR20,)),))
+        try:
+            writer.write(write_bind(PduType.BIND, 1, bind))
+            return await reader.read(3), writer
+        except OSError:
+            return b"", writer
+
+    async def test(world: World) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("qm.rpc.server.ports.CONNECTIONS_PER_ADDRESS_MAX", 2)
+            bound, writers = b"\5\0\x0c", []
+            for address, told in (
+                *(("127.0.0.1", bound), ("127.0.0.1", bound), ("127.0.0.1", b"")),
+                *(("127.0.0.2", bound), ("127.0.0.2", bound), ("127.0.0.2", b"")),
+                ("127.0.0.1", b""),
+            ):
+                found, writer = await begin(world, address)
+                assert found == told
+                writers.append(writer)
+            writers[0].close()
+            left = world.endpoint._ports._connections
+            await until(lambda: len(left) == 3)
+            for told in (bound, b""):
+                found, writer = await begin(world, "127.0.0.1")
+                assert found == told
+                writers.append(writer)
+            for writer in writers:
+                writer.close()
+
+    in_world(test)
+
+
+@pytest.mark.spec("RP-RPCE-3.3.3.3.1.4-01", "RP-OUR-vip-01")
+def test_the_map_ends_with_what_it_tells() -> None:
+    async def test(world: World) -> None:
+        mapper = await RpcClient().connect("127.0.0.1", world.port(0))
+        world.clients.append(mapper)
+        await mapper.bind(MAPPER)
+        ports = [world.port(0), world.port(1)]
+        for syntax, is_told in (
+            (PROBE.syntax, True),
+            (MGMT.syntax, True),
+            (MAPPER.syntax, False),
+            (Syntax(bytes(range(16)), 1), False),
+        ):
+            asked = MapIn(None, tower_of(syntax, 0, "0.0.0.0"), NIL, 4)
+            found = await mapper.call(MAPPER, 3, asked)
+            assert [port_of_tower(one.octets) for one in found.towers.items] == (
+                [ports[1]] if is_told else []
+            )
+        await world.endpoint.stop()
+        await until(lambda: mapper._transport is None)
+        for port in ports:
+            with pytest.raises(RpcFailed):
+                await RpcClient().connect("127.0.0.1", port)
 
     in_world(test)
