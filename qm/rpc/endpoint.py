@@ -67,20 +67,22 @@ class RpcEndpoint:
         access: RpcAccess = AS_DECLARED,
         bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
         objects: ObjectImplementations = NO_OBJECTS,
+        principal: Callable[[], str] = str,
     ) -> None:
         """`implementations`: of the interfaces that stand on `settings.port`, beside `objects`,
-        which the mapper does not tell.
+        which the mapper does not tell. `principal`: the name that clients ask tickets for.
         """
         self._settings = settings
         self._interfaces = list(implementations)
         associations: Final = Associations(secrets.token_bytes)
         self._associations = associations
         shared: Final = Shared()
+        named = partial(_name_for, providers, principal)
         mapper = {MAPPER: EndpointMapper(self._registered), **objects.on_mapper_port}
         self._ports = RpcPorts(
             settings.addresses,
             [
-                _port(settings.mapper_port, mapper, providers, associations, shared, access),
+                _port(settings.mapper_port, mapper, providers, associations, shared, access, named),
                 _port(
                     settings.port,
                     {**implementations, **objects.on_port},
@@ -88,6 +90,7 @@ class RpcEndpoint:
                     associations,
                     shared,
                     access,
+                    named,
                 ),
             ],
             RpcMetrics(metrics, asyncio.get_running_loop().time),
@@ -112,6 +115,12 @@ class RpcEndpoint:
         await self._ports.stop()
 
 
+def _name_for(providers: Providers, principal: Callable[[], str], auth_type: int) -> str | None:
+    """Return the name that clients ask tickets for; None for a provider that is not offered."""
+    is_offered = providers.begin(auth_type, AuthLevel.CONNECT, "") is not None
+    return principal() if is_offered else None
+
+
 def _port(
     number: int,
     implementations: Mapping[Interface, object],
@@ -119,10 +128,11 @@ def _port(
     associations: Associations,
     shared: Shared,
     access: RpcAccess,
+    named: Callable[[int], str | None],
 ) -> Port:
     interfaces = [*implementations, MGMT]
     objects = {one.syntax.uuid: each for one, each in implementations.items()}
-    objects[MGMT.syntax.uuid] = Mgmt(partial(list, interfaces))
+    objects[MGMT.syntax.uuid] = Mgmt(partial(list, interfaces), named)
     served = Served(
         {(one.syntax.uuid, one.syntax.major): one for one in interfaces},
         providers,

@@ -31,7 +31,6 @@ STATISTICS_ASKED_MAX: Final = 50
 NAME_MAX_CHARS: Final = 4_096
 UNKNOWN_AUTHENTICATION: Final = 0x0000_06D3
 """RPC_S_UNKNOWN_AUTHN_SERVICE."""
-_SERVED_TYPES: Final = (9, 10, 16)
 
 
 class InterfaceId(msgspec.Struct):
@@ -153,8 +152,14 @@ MGMT: Final = Interface(
 class Mgmt:
     """Implements the management interface of one port."""
 
-    def __init__(self, served: Callable[[], Sequence[Interface]], principal: str = "") -> None:
-        """`principal`: the name that clients ask tickets for, such as HOST/name; "" without one."""
+    def __init__(
+        self,
+        served: Callable[[], Sequence[Interface]],
+        principal: Callable[[int], str | None] = lambda _: None,
+    ) -> None:
+        """`principal`: the name that clients ask tickets for, such as HOST/name, by the auth_type
+        of a provider; None for one that is not offered.
+        """
         self._served = served
         self._principal = principal
 
@@ -181,6 +186,7 @@ class Mgmt:
 
     def principal_name(self, call: Call, given: NameIn) -> NameOut:
         """Return the name of this server for a provider that it offers."""
-        if given.authentication not in _SERVED_TYPES:
+        name = self._principal(given.authentication)
+        if name is None:
             return NameOut(SizedName(given.size, ""), UNKNOWN_AUTHENTICATION)
-        return NameOut(SizedName(given.size, self._principal), 0)
+        return NameOut(SizedName(given.size, name), 0)

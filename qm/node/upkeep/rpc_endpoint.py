@@ -125,6 +125,7 @@ class WindowsEndpoint:
             NO_OBJECTS
             if self._dcom is None
             else ObjectImplementations(self._dcom.on_mapper_port, self._dcom.on_port),
+            lambda: f"HOST/{self._target().dns_name}",
         )
         await endpoint.start()
         self.rpc = endpoint

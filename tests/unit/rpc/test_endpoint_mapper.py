@@ -32,6 +32,10 @@ NOT_REGISTERED = 0x16C9A0D6
 CALL: Any = Mock(local=("192.0.2.10", 135), association=associations().join(0, "192.0.2.9"))
 
 
+def principal(auth_type: int) -> str | None:
+    return "HOST/quorate" if auth_type in (9, 10, 16) else None
+
+
 def mapper() -> EndpointMapper:
     return EndpointMapper(lambda: REGISTERED)
 
@@ -203,7 +207,7 @@ def test_a_search_belongs_to_its_association_until_it_is_freed() -> None:
     "RP-RPCE-2.2.1.3.4-01",
 )
 def test_mgmt_tells_what_is_served() -> None:
-    mgmt = Mgmt(lambda: [READ, MGMT], "HOST/quorate")
+    mgmt = Mgmt(lambda: [READ, MGMT], principal)
     newer = Interface("newer", interface_syntax("12345678-1234-abcd-ef00-0123456789ab", 3, 7), {})
     ids = Mgmt(lambda: [READ, newer]).interfaces(CALL, Nothing())
     raw = MGMT.operations[0].gives.marshal(ids)

@@ -25,7 +25,7 @@ from qm.rpc.pdu.bind import Syntax
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_read.interface import REMOTE_READ
-from tests.unit.rpc.test_endpoint_mapper import CALL, READ, changed, mapper
+from tests.unit.rpc.test_endpoint_mapper import CALL, READ, changed, mapper, principal
 
 NDR20_FLOOR = bytes.fromhex("045d888aeb1cc9119fe808002b104860") + b"\2\0"
 
@@ -142,7 +142,7 @@ def test_interfaces_of_messages_demand_protection() -> None:
 
 @pytest.mark.spec("RP-RPCE-2.2.1.3.2-01", "RP-RPCE-2.2.1.3.4-01", "RP-RPCE-2.2.1.3-04")
 def test_mgmt_counts_names_and_goes_on() -> None:
-    mgmt = Mgmt(lambda: [READ, MGMT], "HOST/quorate")
+    mgmt = Mgmt(lambda: [READ, MGMT], principal)
     takes = MGMT.operations[1].takes
     for beyond in (51, 0x7FFF_FFFF, 0xFFFF_FFFF):
         with pytest.raises(BadStub):

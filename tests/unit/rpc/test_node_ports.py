@@ -11,7 +11,7 @@ import pytest
 from qm.rpc.client import RpcClient
 from qm.rpc.endpoint_mapper import MAPPER, LookupIn, MapIn, tower_of
 from qm.rpc.interface import Fault, Interface
-from qm.rpc.mgmt import MGMT
+from qm.rpc.mgmt import MGMT, NameIn
 from qm.rpc.ndr.types import NIL, Nothing
 from qm.rpc.path_names import QMCOMM
 from qm.rpc.pdu.bind import NDR20, Bind, Proposal, write_bind
@@ -105,3 +105,21 @@ def test_a_node_serves_messages_to_none_but_protected_calls(level: str) -> None:
             open_to_all.close()
 
     in_node(test, **({"level": level} if level else {}))
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.3.4-01")
+def test_a_node_is_named_to_those_who_may_log_on() -> None:
+    async def test(world: RpcWorld, host: str) -> None:
+        for port in (MAPPER_PORT, RPC_PORT):
+            client = await RpcClient().connect(host, port)
+            await client.bind(MGMT)
+            for kind in (9, 10):
+                named = await client.call(MGMT, 4, NameIn(kind, 100))
+                assert (named.name.text, named.status) == ("HOST/quorate.example", 0)
+            # Kerberos is not offered without a keytab, and others never are.
+            for kind in (0, 1, 14, 16, 68, 0xFFFF_FFFF):
+                unknown = await client.call(MGMT, 4, NameIn(kind, 100))
+                assert (unknown.name.text, unknown.status) == ("", 1747), kind
+            client.close()
+
+    in_node(test)
