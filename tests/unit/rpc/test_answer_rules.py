@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from typing_extensions import override
 
+from qm.rpc.association.calls import IncomingCall
 from qm.rpc.pdu.call import request_head
 from qm.rpc.pdu.codes import AuthLevel, PduFlag, PduType
 from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_pdu, write_trailer
@@ -75,7 +76,7 @@ def test_a_protected_answer_is_cut_with_room_for_its_signature(
 def test_answers_of_two_calls_come_one_behind_the_other() -> None:
     client = Client()
     client.bind(flags=WHOLE | PduFlag.CONC_MPX, sizes=(2048, 2048))
-    calls = []
+    calls: list[IncomingCall] = []
     for number in (2, 3):
         client.request(number)
         calls.append(client.call())

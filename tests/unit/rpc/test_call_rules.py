@@ -82,6 +82,26 @@ def test_calls_that_have_ended_are_not_in_flight() -> None:
     assert client.request(5001) == []
     assert status_of(client.request(5002)) == 0x1C010014
     assert not client.connection.is_closing
+    # Of each connection, though they be of one association.
+    other = Client(client.offered)
+    assert client.connection.association is not None
+    other.bound(group_id=client.connection.association.number)
+    assert other.request(2, b"abcd") == []
+    assert other.call().stub == b"abcd"
+
+
+@pytest.mark.spec("RP-OUR-limits-02")
+def test_what_ended_calls_had_is_there_for_others() -> None:
+    """However many were made: what all connections share is given back."""
+    client = Client()
+    client.bound()
+    for begin in range(0, 6 * 4096, 4096):
+        for number in range(begin, begin + 4096):
+            assert client.request(number) == []
+        for call in client.events:
+            client.connection.forget(call)  # type: ignore[arg-type]
+        client.events = []
+    assert client.connection.calls_in_progress == 0
 
 
 @pytest.mark.spec("RP-C706-12.6.4.7-02")

@@ -95,6 +95,12 @@ def test_a_pdu_begins_with_sixteen_bytes_and_ends_with_its_token() -> None:
     assert found is not None
     assert (found.auth_type, found.level, found.pad_length) == (10, 5, 4)
     assert (found.context_id, found.token) == (0x03020107, b"token")
+    # Its number is in the client's byte order, as all numbers are.
+    other = struct.pack(">4B4sHHI", 5, 0, 0, 3, bytes(4), 41, 5, 9) + rest[8:] + b"token"
+    found = parse_pdu(other).trailer
+    assert found is not None
+    assert (found.auth_type, found.level, found.pad_length) == (10, 5, 4)
+    assert (found.context_id, found.token) == (0x07010203, b"token")
 
 
 @pytest.mark.spec("RP-RPCE-3.3.1.5.1-01")

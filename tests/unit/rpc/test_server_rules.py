@@ -480,7 +480,8 @@ def test_connections_are_counted_by_address_while_they_last() -> None:
     async def test(world: World) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("qm.rpc.server.ports.CONNECTIONS_PER_ADDRESS_MAX", 2)
-            bound, writers = b"\5\0\x0c", []
+            bound = b"\5\0\x0c"
+            writers: list[asyncio.StreamWriter] = []
             for address, told in (
                 *(("127.0.0.1", bound), ("127.0.0.1", bound), ("127.0.0.1", b"")),
                 *(("127.0.0.2", bound), ("127.0.0.2", bound), ("127.0.0.2", b"")),
