@@ -394,6 +394,8 @@ def _arm(vt: int) -> Type[Any] | None:
     """Return the type of a variant's value; None for one without. Raises BadStub."""
     base = vt & ~(ARRAY | BYREF)
     if vt & ARRAY:
+        if base not in _ELEMENT_TYPES:
+            raise BadStub(f"a VARIANT of type {vt:#x}")
         return _ARRAY_BY_REFERENCE if vt & BYREF else _PARRAY
     table: dict[int, Any] = _BY_REFERENCE if vt & BYREF else _BY_VALUE
     if base not in table:
@@ -403,6 +405,8 @@ def _arm(vt: int) -> Type[Any] | None:
 
 
 _ARRAY_BY_REFERENCE: Final = Unique(_Pointed(_Pointed(_ARRAY)))
+_ELEMENT_TYPES: Final = SHAPES.keys() | POINTERS
+"""Of which arrays may be."""
 
 
 def array_of(vartype: int, items: Any) -> Variant:

@@ -200,6 +200,16 @@ def test_types_that_no_variant_has_are_refused(vt: int) -> None:
         read(bytes(raw))
 
 
+@pytest.mark.spec("RP-OAUT-2.2.29.1-02")
+@pytest.mark.parametrize("vt", [0, 1, 0x0F, 0x1F, 0x24, 0x1011, 0x8011])
+def test_types_that_no_array_has_are_refused(vt: int) -> None:
+    raw = bytearray(written(array_of(VarType.UI1, b"abc")))
+    assert read(bytes(raw)).vt == 0x2011
+    struct.pack_into("<H", raw, 8, ARRAY | vt)
+    with pytest.raises(BadStub):
+        read(bytes(raw))
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_do_harm(raw: bytes) -> None:
     for parameters in (ONE, DISPATCH_OPERATIONS[6].takes, DISPATCH_OPERATIONS[5].takes):
