@@ -64,7 +64,12 @@ class RpcWorld(World):
 
 @contextlib.asynccontextmanager
 async def rpc_world(
-    count: int = 1, *, encrypt_bodies: Any = "none", users: Sequence[str] = (), **rpc: Any
+    count: int = 1,
+    *,
+    encrypt_bodies: Any = "none",
+    users: Sequence[str] = (),
+    is_provisioned: bool = True,
+    **rpc: Any,
 ) -> AsyncIterator[RpcWorld]:
     """Nodes that serve RPC; alice is an administrator, bob and `users` are not."""
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +85,7 @@ async def rpc_world(
             api = ApiSection(insecure=True)
             return msgspec.structs.replace(config, api=api, rpc=section, storage=storage)
 
-        async with cluster(count, change=change) as harness:
+        async with cluster(count, change=change, is_provisioned=is_provisioned) as harness:
             made = RpcWorld(harness, False)
             await harness.leader()
             await harness.followers()

@@ -208,9 +208,8 @@ class VariantPointer(Type[Variant | None]):
         referent = reader.u32()
         if not referent:
             return None
-        raw = reader.raw
-        is_bare = _looks_like_variant(raw, begin)
-        if is_bare and not (_looks_like_variant(raw, reader.at) and _fits(raw, reader.at)):
+        # A pointer, read as the size of a variant, ends far behind the bytes.
+        if _looks_like_variant(reader.raw, begin) and _fits(reader.raw, begin):
             reader.at = begin
             return WIRE_VARIANT.read(reader)
         return Pending(WIRE_VARIANT)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -121,6 +123,13 @@ def test_a_variant_without_a_pointer_before_it_is_read_too(variant: Variant) -> 
     """RP-A23."""
     (found,), _ = ONE.unmarshal(written(variant))
     assert found == variant
+    # With one, and with another parameter behind it.
+    two = Listed((VARIANT, U32))
+    raw = two.marshal([variant, 7])
+    assert raw[:4] == b"\0\0\2\0"
+    bare = written(variant)
+    bare += bytes(-len(bare) % 4) + raw[-4:]
+    assert two.unmarshal(raw)[0] == two.unmarshal(bare)[0] == [variant, 7]
 
 
 def test_arrays_of_several_dimensions_keep_their_bounds() -> None:
@@ -173,6 +182,13 @@ def test_a_call_has_fewer_pointers_than_an_answer(text: str | None) -> None:
             with pytest.raises(BadStub, match="pointers"):
                 takes.unmarshal(stub)
         assert ONE.unmarshal(ONE.marshal([texts]))[0] == [texts]
+    # Together, too, however few each array has.
+    several = [array_of(VarType.BSTR, [""] * (count // 4)) for _ in range(4)]
+    stub = takes.marshal(
+        [OrpcThis(bytes(16)), 0, bytes(16), 0, 1, arguments_of(several), 0, [], []]
+    )
+    with pytest.raises(BadStub, match="pointers"):
+        takes.unmarshal(stub)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -208,6 +224,90 @@ def test_types_that_no_array_has_are_refused(vt: int) -> None:
     struct.pack_into("<H", raw, 8, ARRAY | vt)
     with pytest.raises(BadStub):
         read(bytes(raw))
+
+
+@pytest.mark.spec("RP-OAUT-2.2.26-01")
+@pytest.mark.parametrize(
+    ("scale", "sign", "high", "low", "value"),
+    [
+        (0, 0, 1, 5, "18446744073709551621"),
+        (2, 0, 0, 12_345, "123.45"),
+        (28, 0x80, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF, "-7.9228162514264337593543950335"),
+        (3, 0x80, 0x0001_0002, 0, "-1208962713102776593809.408"),
+    ],
+)
+def test_a_decimal_has_96_bits_a_scale_and_a_sign(
+    scale: int, sign: int, high: int, low: int, value: str
+) -> None:
+    raw = struct.pack("<IIHHHHI4x", 5, 0, 14, 0, 0, 0, 14)
+    raw += struct.pack("<HBBIQ", 0, scale, sign, high, low)
+    variant = Variant(VarType.DECIMAL, Decimal(value))
+    assert read(raw) == variant
+    assert read(raw).value.as_tuple() == variant.value.as_tuple()
+    assert written(variant) == raw
+
+
+@pytest.mark.spec("RP-OUR-limits-04")
+def test_texts_and_arrays_in_variants_are_bounded() -> None:
+    for longest, longer, why in (
+        (
+            Variant(VarType.BSTR, "x" * (2 << 20)),
+            Variant(VarType.BSTR, "x" * ((2 << 20) + 1)),
+            "BSTR",
+        ),
+        (
+            array_of(VarType.UI2, [7] * 65_536),
+            array_of(VarType.UI2, [7] * 65_537),
+            "65537 elements",
+        ),
+    ):
+        assert ONE.unmarshal(ONE.marshal([longest]))[0] == [longest]
+        with pytest.raises(BadStub, match=why):
+            ONE.unmarshal(ONE.marshal([longer]))
+
+
+SIZE = 1 << 16
+FULL: list[tuple[VarType, Any]] = [
+    (VarType.UI2, [300] * 30_000),
+    (VarType.R8, [1.5] * 8_000),
+    (VarType.BSTR, [""] * 2_040),
+    (VarType.VARIANT, [Variant(VarType.I4, 7)] * 1_600),
+    (VarType.UI1, bytes(SIZE - 400)),
+]
+
+
+@pytest.mark.spec("RP-OUR-limits-04")
+@pytest.mark.parametrize(("vt", "items"), FULL)
+def test_a_request_of_64_kib_takes_a_small_multiple_of_that(vt: VarType, items: Any) -> None:
+    takes = DISPATCH_OPERATIONS[6].takes
+    array = array_of(vt, items)
+    stub = takes.marshal(
+        [OrpcThis(bytes(16)), 0, bytes(16), 0, 1, arguments_of([array]), 0, [], []]
+    )
+    assert SIZE // 2 < len(stub) <= SIZE
+    assert most_memory(lambda: takes.unmarshal(stub)) < 32 * SIZE
+    # Nor does one that says to be larger than it is.
+    begin = stub.index(struct.pack("<I", len(items)))
+    for count in (0x7FFF_FFFF, 0x0100_0000):
+        lying = stub[:begin] + stub[begin:].replace(
+            struct.pack("<I", len(items)), struct.pack("<I", count)
+        )
+
+        def refused(stub: bytes = lying) -> None:
+            with pytest.raises(BadStub):
+                takes.unmarshal(stub)
+
+        assert most_memory(refused) < 32 * SIZE
+
+
+def most_memory(call: Callable[[], object]) -> int:
+    """How many bytes a call holds at once."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.binary(max_size=200))
