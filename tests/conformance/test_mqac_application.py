@@ -15,7 +15,7 @@ from qm.client.calls import Calls, Tls
 from qm.client.errors import MqError, Unavailable
 from qm.client.mqac import MSMQApplication, MSMQMessage, MSMQService
 from qm.client.mqac.cluster.manager import ClusterManager
-from qm.client.mqac.constants import E_NOTIMPL, MQCERT_REGISTER
+from qm.client.mqac.constants import MQCERT_REGISTER
 from qm.client.mqac.manager import Management
 from qm.client.signing import new_signer
 from qm.names.guid import guid_text
@@ -25,7 +25,7 @@ from qm.wire.codes import ErrorCode
 from qm.wire.property_id import MachineManagementProperty
 from qm.wire.property_id import QueueManagementProperty as Property
 from tests.cluster.harness import cluster, make_queue_manager, run
-from tests.conformance.mqac_reads import send
+from tests.conformance.mqac_reads import body, send
 from tests.conformance.mqac_world import (
     SEND,
     Deleting,
@@ -55,9 +55,10 @@ def service() -> Iterator[MSMQService]:
 
 
 class Elsewhere(Management):
-    """Another queue manager: it answers what it is told, or refuses."""
+    """Another queue manager: it answers what it is told, or refuses with a status."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
+        self.status: int = answers.pop("status", REFUSED)
         self.answers = answers
         self.asked: list[str] = []
         self.acts: list[str] = []
@@ -66,7 +67,7 @@ class Elsewhere(Management):
     def machine_info(self, property_id: MachineManagementProperty) -> Any:
         self.asked.append(property_id.name)
         if property_id.name not in self.answers:
-            raise MqError(REFUSED)
+            raise MqError(self.status)
         return self.answers[property_id.name]
 
     @override
@@ -77,7 +78,7 @@ class Elsewhere(Management):
     def act_on_machine(self, action: str) -> None:
         self.acts.append(action)
         if "acts" not in self.answers:
-            raise MqError(REFUSED)
+            raise MqError(self.status)
 
     @override
     def act_on_queue(self, format_name: str, action: str) -> None:
@@ -151,6 +152,9 @@ def test_the_machine_is_the_local_one_until_it_is_put(service: MSMQService) -> N
     assert application.IsConnected is False
     application.Machine = "quorate"
     assert application.IsConnected is True
+    application.Machine = ""  # so a NULL name arrives
+    assert application.Machine == "QUORATE"
+    assert application.IsDsEnabled is True
 
 
 def published(service: MSMQService, computer_name: str) -> str:
@@ -195,6 +199,8 @@ def test_a_machine_by_its_identifier(service: MSMQService) -> None:
     for wrong in ("no identifier", "", own[:-1], "{}", "{{" + own + "}}"):
         with fails(0xC00E_0018):
             application.MachineNameOfMachineId(wrong)
+    with fails(0xC00E_0025):  # operators alone read the directory
+        MSMQApplication(Callers.client).MachineNameOfMachineId(peer)
 
 
 # Local properties ------------------------------------------------------------------------------
@@ -217,7 +223,7 @@ def test_what_is_known_of_the_local_one_alone(service: MSMQService) -> None:
         with fails(E.MQ_ERROR_INVALID_PARAMETER):
             getattr(application, name)
     for each in (application, MSMQApplication(service)):
-        with fails(E_NOTIMPL):
+        with fails(0x8000_4001):
             _ = each.Properties
 
 
@@ -241,8 +247,9 @@ def test_certificates_are_refused_in_order(service: MSMQService) -> None:
                 application.RegisterCertificate(flags, certificate)
         with fails(0x8000_4001):
             application.RegisterCertificate(ExternalCertificate=certificate)
-    with fails(0xC00E_0006):
-        local.RegisterCertificate(only_new, external)
+    for certificate in (external, b""):
+        with fails(0xC00E_0006):
+            local.RegisterCertificate(only_new, certificate)
     assert certificates(service) == []
     # Left out is ALWAYS: it goes with an external certificate, and makes another internal one.
     assert local.RegisterCertificate(ExternalCertificate=external) == 0
@@ -393,6 +400,9 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     )
     assert (told.ActiveQueues(), told.PrivateQueues) == (["PUBLIC=a"], ["h\\q"])
     assert told.BytesInAllQueues == 7
+    for status in (0xC00E_0025, 0xC00E_000B, 0xC00E_0006):
+        with fails(status):
+            elsewhere(service, status=status)[0].ActiveQueues()
     before = application.BytesInAllQueues
     send(service, info, "x" * 1_000)
     send(service, idle, "y" * 3_000)
@@ -404,6 +414,38 @@ def test_queues_of_the_queue_manager(service: MSMQService) -> None:
     assert grown >= 8_000
     assert application.BytesInAllQueues == before + grown
     queue.Close()
+
+
+@pytest.mark.spec("AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.5-01")
+def test_queues_that_are_private_and_those_that_are_active_are_no_others() -> None:
+    with serving() as service:
+        application = MSMQApplication(service)
+        assert (application.PrivateQueues, application.ActiveQueues()) == ([], [])
+        kept, exact = made(service), made(service, is_transactional=True)
+        kept.Journal = 1
+        kept.Update()
+        public = info_of(service, path="QUORATE\\public")
+        public.Create()
+        far = info_of(service, name="DIRECT=TCP:127.255.255.254\\PRIVATE$\\far")
+        MSMQMessage(service).Send(opened(far, SEND))
+        send(service, kept, "journaled")
+        readers = [opened(each) for each in (kept, public)]
+        assert body(readers[0].Receive(ReceiveTimeout=0)) == "journaled"
+        paths = [str(each.PathName).replace(".", "QUORATE", 1) for each in (kept, exact)]
+        assert sorted(map(str.casefold, application.PrivateQueues)) == sorted(
+            map(str.casefold, paths)
+        )
+        names = [str(each.FormatName) for each in (kept, public, far)]
+        assert sorted(application.ActiveQueues()) == sorted(names)
+        # The bytes are of all queues there are, of a journal and on the way out, too.
+        sizes = []
+        for name in (f"{kept.FormatName};JOURNAL", str(far.FormatName)):
+            request = control_pb2.GetQueueRequest(queue=control_pb2.QueueName(name=name))
+            sizes.append(ask(service, lambda s: s.queues.GetQueue, request).total_bytes)
+        assert min(sizes) > 0
+        assert application.BytesInAllQueues == sum(sizes)
+        for each in readers:
+            each.Close()
 
 
 @pytest.mark.spec("AC-3.2.4.3.3-01", "AC-3.2.4.3.3-03", "AC-3.2.4.3.4-01", "AC-3.2.4.3.4-03")
@@ -434,6 +476,10 @@ def test_the_queue_manager_goes_offline_and_comes_back(service: MSMQService) -> 
         act()
     assert other.acts == ["DISCONNECT", "TIDY", "CONNECT"]
     assert application.IsConnected is False  # that was the other one
+    for status in (0xC00E_0025, 0xC00E_000B, 0xC00E_0006):
+        with fails(status):
+            elsewhere(service, status=status)[0].Connect()
+    assert application.IsConnected is False
     application.Connect()
     assert application.IsConnected is True
 
@@ -481,12 +527,14 @@ def test_another_queue_manager_answers_by_its_management(service: MSMQService) -
 @pytest.mark.spec("AC-3.2.4.3.8-02", "AC-3.2.4.3.9-02", "AC-3.2.4.3.10-02", "AC-3.3.6.2-03")
 def test_another_queue_manager_acts_by_its_management(service: MSMQService) -> None:
     told, other = elsewhere(service, acts=True)
-    refusing, silent = elsewhere(service)
     for name in ("Connect", "Disconnect", "Tidy"):
         getattr(told, name)()
-        with fails(REFUSED):
-            getattr(refusing, name)()
-    assert other.acts == silent.acts == ["CONNECT", "DISCONNECT", "TIDY"]
+    for status in (0xC00E_0025, 0xC00E_000B, 0xC00E_0006):
+        refusing, silent = elsewhere(service, status=status)
+        for name in ("Connect", "Disconnect", "Tidy"):
+            with fails(status):
+                getattr(refusing, name)()
+        assert other.acts == silent.acts == ["CONNECT", "DISCONNECT", "TIDY"]
     # So do reads: each is of a property of that machine, and of nobody else's.
     for name, property_id, value, wanted in (
         ("PrivateQueues", "PRIVATEQ", ["there"], ["there"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import queue as queues
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -18,7 +19,6 @@ from qm.client.mqac import (
 )
 from qm.client.mqac.constants import (
     E_INVALIDARG,
-    E_NOTIMPL,
     MQACCESS,
     MQMSGCURSOR,
     MQSHARE,
@@ -105,6 +105,8 @@ def test_a_program_is_told_of_what_arrives_and_receives_it(service: MSMQService)
         taken.put((Cursor, body(Queue.Receive(ReceiveTimeout=0))))
 
     event = MSMQEvent(arrived, lambda *what: taken.put(what))
+    omitted = inspect.signature(queue.EnableNotification).parameters
+    assert [each.default for each in omitted.values()][1:] == [0, 0xFFFF_FFFF]
     queue.EnableNotification(event)  # omitted: the first message, without end
     with pytest.raises(queues.Empty):
         taken.get(timeout=0.5)
@@ -125,15 +127,45 @@ def test_one_call_tells_once_of_the_head(service: MSMQService) -> None:
     event, sink = watched()
     queue.EnableNotification(event, FIRST, 0)
     assert sink.next() == (queue, E.MQ_ERROR_MESSAGE_NOT_FOUND, FIRST)
-    queue.EnableNotification(event, FIRST, SOON_MS)
-    assert sink.next() == (queue, E.MQ_ERROR_IO_TIMEOUT, FIRST)
+    for kind in (FIRST, CURRENT):
+        queue.EnableNotification(event, kind, SOON_MS)
+        assert sink.next() == (queue, 0xC00E_001B, kind)
+        queue.EnableNotification(event, kind, WAIT_S * 1_000)  # which does not elapse
+        with pytest.raises(queues.Empty):
+            sink.told.get(timeout=0.2)
+        send(service, info, "in time")
+        assert sink.next() == (queue, kind)
+        assert body(queue.Receive(ReceiveTimeout=0)) == "in time"
     queue.EnableNotification(event)  # for ever
     send(service, info, "a", "b")
     assert sink.next() == (queue, FIRST)
+    with pytest.raises(queues.Empty):
+        sink.told.get(timeout=0.2)
     assert body(queue.Receive(ReceiveTimeout=0)) == "a"  # it stayed
     queue.EnableNotification(event, ReceiveTimeout=0)
     assert sink.next() == (queue, FIRST)
-    assert sink.told.empty()
+    send(service, info, "c")  # nobody asked again
+    with pytest.raises(queues.Empty):
+        sink.told.get(timeout=0.2)
+
+
+@pytest.mark.spec("AC-3.11.4.1.9-12")
+@pytest.mark.parametrize("kind", [CURRENT, NEXT])
+def test_the_cursor_stands_at_what_was_waited_for(service: MSMQService, kind: int) -> None:
+    info = filled(service, "a")
+    queue = opened(info)
+    queue.PeekCurrent(ReceiveTimeout=0)
+    if kind == CURRENT:
+        queue.ReceiveCurrent(ReceiveTimeout=0)
+    event, sink = watched()
+    queue.EnableNotification(event, kind)
+    with pytest.raises(queues.Empty):
+        sink.told.get(timeout=0.2)
+    send(service, info, "b", "c")
+    assert sink.next() == (queue, kind)
+    assert body(queue.PeekNext(ReceiveTimeout=0)) == "c"  # behind b
+    left = ["b", "c"] if kind == CURRENT else ["a", "b", "c"]
+    assert [body(queue.Receive(ReceiveTimeout=0)) for _ in left] == left
 
 
 @pytest.mark.spec("AC-3.11.4.1.9-10", "AC-3.11.4.1.9-07")
@@ -339,9 +371,9 @@ def test_a_connection_point_says_what_it_is() -> None:
     assert event.GetConnectionInterface() == EVENTS_IID
     assert event.GetConnectionPointContainer() is event
     assert event.Hwnd == 0
-    with fails(E_NOTIMPL):
+    with fails(0x8000_4001):
         _ = event.Properties
-    with fails(E_NOTIMPL):
+    with fails(0x8000_4001):
         event.EnumConnections()
 
 
@@ -397,13 +429,20 @@ def test_an_object_without_the_methods_is_no_sink() -> None:
         with fails(0x8004_0202):
             event.Advise(wrong)  # type: ignore[arg-type]
     event.FireArrivedEvent(None, 0)  # type: ignore[arg-type]
+    # The other two have the published numbers, too.
+    with fails(0x8004_0200):
+        event.Unadvise(1)
+    for _ in range(CONNECTIONS_MAX):
+        event.Advise(Sink())
+    with fails(0x8004_0201):
+        event.Advise(Sink())
 
 
 @pytest.mark.spec(
     "AC-3.16.4-02", "AC-3.16.4-03", "AC-3.16.4-07", "AC-3.16.4.3.2-01", "AC-3.16.4.3.3-01"
 )
 def test_every_sink_is_told_until_it_leaves(service: MSMQService) -> None:
-    queue = opened(made(service))
+    queue = opened(filled(service, "a", "b"))
     event = MSMQEvent()
     one, two = Sink(), Sink()
     cookie = event.Advise(one)
@@ -413,6 +452,10 @@ def test_every_sink_is_told_until_it_leaves(service: MSMQService) -> None:
     for sink in (one, two):
         assert sink.next() == (queue, CURRENT)
         assert sink.next() == (queue, E.MQ_ERROR_IO_TIMEOUT, NEXT)
+    for kind in (FIRST, CURRENT, NEXT):  # the cursor of the call that asked for it
+        queue.EnableNotification(event, kind, 0)
+        for sink in (one, two):
+            assert sink.next() == (queue, kind)
     event.Unadvise(cookie)
     event.FireArrivedEvent(queue, FIRST)
     assert two.next() == (queue, FIRST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
@@ -13,7 +14,7 @@ from typing_extensions import override
 from qm.client.errors import MqError
 from qm.client.mqac import MSMQCollection, MSMQQuery, MSMQQueueInfo, MSMQQueueInfos, MSMQService
 from qm.client.mqac.cluster.manager import ClusterManager
-from qm.client.mqac.constants import E_NOTIMPL, RELOPS
+from qm.client.mqac.constants import RELOPS
 from qm.client.mqac.manager import QueueRecord
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import Deleting, fails, info_of, made, serving
@@ -70,6 +71,21 @@ def test_relations_by_label_and_type(service: MSMQService) -> None:
     assert labels(query.LookupQueue(Label="banana")) == ["banana"]
     assert labels(query.LookupQueue(ServiceTypeGuid=TYPES[2])) == ["cherry"]
     times_are_terms(service, query.LookupQueue)
+    assert labels(query.LookupQueue(MulticastAddress="")) == ["banana", "cherry"]
+    assert labels(query.LookupQueue(MulticastAddress="234.1.1.1:8001")) == ["apple"]
+    assert relations(query.LookupQueue) == {
+        "RelServiceType": 1,
+        "RelLabel": 1,
+        "RelCreateTime": 1,
+        "RelModifyTime": 1,
+        "RelMulticastAddress": 1,
+    }
+
+
+def relations(lookup: Callable[..., MSMQQueueInfos]) -> dict[str, int]:
+    """Its relation arguments, with what they are if they are left out."""
+    given = inspect.signature(lookup).parameters
+    return {name: each.default for name, each in given.items() if name.startswith("Rel")}
 
 
 def modified(service: MSMQService, label: str) -> MSMQQueueInfo:
@@ -120,6 +136,8 @@ def test_guids_stand_in_braces(service: MSMQService) -> None:
             query.LookupQueue(Label="apple", RelLabel=number)
     both: dict[str, Any] = {"QueueGuid": "{" + str(guid) + "}", "Label": "banana"}
     assert labels(query.LookupQueue(**both)) == []  # EQUALS, beside other terms
+    with pytest.raises(TypeError):
+        query.LookupQueue(**both, RelQueueGuid=RELOPS.REL_NEQ)  # type: ignore[call-arg]
 
 
 @pytest.mark.spec("AC-3.13.4.1.3-01", "AC-3.13.4.1.3-02", "AC-3.13.4.1.3-07")
@@ -242,8 +260,12 @@ def test_the_earlier_lookup_has_no_multicast_addresses(service: MSMQService) -> 
     assert labels(query.LookupQueue_v2(CreateTime=LONG_AGO, RelCreateTime=later)) == ALL
     assert labels(query.LookupQueue_v2(ModifyTime=LONG_AGO, RelModifyTime=later)) == ALL
     assert labels(query.LookupQueue_v2(CreateTime=FAR_OFF, RelCreateTime=later)) == []
-    with pytest.raises(TypeError):
-        query.LookupQueue_v2(MulticastAddress="")  # type: ignore[call-arg]
+    for unknown in ("MulticastAddress", "RelMulticastAddress", "RelQueueGuid"):
+        with pytest.raises(TypeError):
+            query.LookupQueue_v2(**{unknown: 0})  # type: ignore[arg-type]
+    assert relations(query.LookupQueue_v2) == {
+        "RelServiceType": 1, "RelLabel": 1, "RelCreateTime": 1, "RelModifyTime": 1,
+    }  # fmt: skip
     for each, found in BY_RELATION.items():
         by_type = query.LookupQueue_v2(ServiceTypeGuid=TYPES[1], RelServiceType=each)
         assert labels(by_type) == found
@@ -254,7 +276,7 @@ def test_the_earlier_lookup_has_no_multicast_addresses(service: MSMQService) -> 
 @pytest.mark.spec("AC-3.13.4.1.2-01", "AC-3.14.4.1.3-01")
 def test_no_properties(service: MSMQService) -> None:
     for each in (MSMQQuery(service), MSMQQueueInfos(service)):
-        with fails(E_NOTIMPL):
+        with fails(0x8000_4001):
             _ = each.Properties
 
 
@@ -328,6 +350,50 @@ def test_results_are_found_once_and_refreshed_when_they_are_read(service: MSMQSe
         each.Delete()
 
 
+@pytest.mark.spec("AC-3.10.3-04", "AC-3.14-01", "AC-3.14.4.1.2-04")
+def test_each_result_is_read_when_its_turn_comes(service: MSMQService) -> None:
+    made = {name: info_of(service, path=f"QUORATE\\{name}") for name in ("turn0", "turn1", "turn2")}
+    for info in made.values():
+        info.Label = "before"
+        info.Create()
+    infos = MSMQQuery(service).LookupQueue(Label="before")
+    for seen in range(3):
+        for info in made.values():
+            info.Label = f"changed {seen}"
+            info.Update()
+        found = infos.Next()
+        assert found is not None
+        assert found.Label == f"changed {seen}"
+        del made[str(found.PathName).partition("\\")[2]]
+        found.Delete()
+    assert infos.Next() is None
+
+
+class Forgetful(ClusterManager):
+    """A cluster that does not answer about a queue for a while."""
+
+    is_silent = False
+
+    @override
+    def queue(self, name: str) -> QueueRecord:
+        if self.is_silent:
+            raise MqError(E.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        return super().queue(name)
+
+
+@pytest.mark.spec("AC-3.14.4.1.2-04")
+def test_a_result_that_cannot_be_read_now_is_not_lost(service: MSMQService) -> None:
+    assert isinstance(service.manager, ClusterManager)
+    manager = Forgetful(service.manager.client)
+    infos = MSMQQuery(MSMQService(manager)).LookupQueue(Label="banana")
+    manager.is_silent = True
+    for _ in range(2):
+        with fails(0xC00E_000B):
+            infos.Next()
+    manager.is_silent = False
+    assert labels(infos) == ["banana"]
+
+
 # Collections -----------------------------------------------------------------------------------
 
 
@@ -341,7 +407,7 @@ def test_a_collection_has_named_values() -> None:
     assert (collection.Item("Two"), collection.Item("One"), collection.Count) == ("zwei", 1, 2)
     assert [*collection] == [1, "zwei"]
     for missing in ("Three", "one", ""):
-        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        with fails(0xC00E_0006):
             collection.Item(missing)
 
 

@@ -347,8 +347,20 @@ def test_ranges_counts_and_nesting_are_bounded_before_anything_is_made() -> None
                 reader.defer(self, found.append)
             return found
 
-    with pytest.raises(BadStub):
-        one(Chain()).unmarshal(struct.pack("<I", 1) * (POINTER_DEPTH_MAX + 2))
+    assert POINTER_DEPTH_MAX == 16
+    for depth in (0, 1, 16):
+        one(Chain()).unmarshal(struct.pack("<I", 1) * depth + bytes(4))
+    for depth in (17, 1_000):
+        with pytest.raises(BadStub, match="nested"):
+            one(Chain()).unmarshal(struct.pack("<I", 1) * depth + bytes(4))
+
+    # What a type allows, though the bytes are there.
+    three = struct.pack("<III", 3, 0, 3) + bytes(12)
+    for made, known in ((Array(U32, 2), three[8:]), (VaryingArray(U32, 2), three)):
+        with pytest.raises(BadStub, match="3 elements"):
+            one(made).unmarshal(known)
+    one(Array(U32, 3)).unmarshal(three[8:])
+    one(VaryingArray(U32, 3)).unmarshal(three)
 
 
 @pytest.mark.spec("RP-RPCE-2.2.1.1.4-01")

@@ -15,7 +15,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from qm.client.mqac.constants import (
-    CONNECT_E_ADVISELIMIT,
     CONNECT_E_CANNOTCONNECT,
     CONNECT_E_NOCONNECTION,
     E_NOTIMPL,
@@ -23,6 +22,7 @@ from qm.client.mqac.constants import (
     MQMSGCURSOR,
 )
 from qm.client.mqac.event import CONNECTIONS_MAX
+from qm.names.guid import guid_text
 from qm.observe.metrics import Metrics
 from qm.rpc.association.connection import Served
 from qm.rpc.association.groups import Associations
@@ -30,6 +30,7 @@ from qm.rpc.dcom.automation.dispatch import ExceptionInfo, InvokeFlag
 from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.mqac.definitions import definitions
 from qm.rpc.dcom.mqac.events import events_interface
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.activation import IREMOTESCMACTIVATOR
@@ -168,6 +169,34 @@ async def event_of(program: Program) -> tuple[Late, Objref, Objref]:
     return Late(server, event), container, point
 
 
+def assert_is_dispatch_of(given: Variant, wanted: Late) -> None:
+    """A sink is given IDispatch of this object."""
+    assert given.vt == VarType.DISPATCH
+    ref = pointed(given.value)
+    assert guid_text(ref.iid) == "00020400-0000-0000-C000-000000000046"
+    assert ref.oid == wanted.ref.oid
+
+
+@pytest.mark.spec("AC-3.16.4.1.1-01")
+def test_later_revisions_of_events_have_the_properties_of_their_own_alone() -> None:
+    own = {name: definitions().named(name).methods for name in ("IMSMQEvent2", "IMSMQEvent3")}
+    assert [one.name for methods in own.values() for one in methods] == ["Properties"]
+    assert [*object_interfaces()[iid("IMSMQEvent")].operations] == [3, 4, 5, 6]
+
+    async def scenario(program: Program) -> None:
+        event = await program.create("MSMQEvent")
+        for name in own:
+            assert object_interfaces()[iid(name)].operations.keys() == {3, 4, 5, 6, 7}
+            with pytest.raises(ComError) as refused:
+                await slot(event, name, "Properties")
+            assert refused.value.status == 0x8000_4001
+        with pytest.raises(ComError) as refused:
+            await event.get("Properties")
+        assert refused.value.status == 0x8000_4001
+
+    play(scenario)
+
+
 @pytest.mark.spec(
     "AC-3.16-02",
     "AC-3.16.4.4-01",
@@ -241,7 +270,7 @@ def test_a_sink_is_told_once_of_a_message_and_of_a_time_out() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("AC-6-05", "AC-6-06", "AC-6-07", "AC-6-08")
+@pytest.mark.spec("AC-6-05", "AC-6-06", "AC-6-07", "AC-6-08", "AC-3.16.4-09")
 def test_an_event_s_connection_points_are_enumerated() -> None:
     async def scenario(program: Program) -> None:
         server = program.server
@@ -277,7 +306,13 @@ def test_an_event_s_connection_points_are_enumerated() -> None:
     play(scenario)
 
 
-@pytest.mark.spec("AC-3.11.4.1.9-02", "AC-3.11.4.1.9-06")
+@pytest.mark.spec(
+    "AC-3.11.4.1.9-02",
+    "AC-3.11.4.1.9-06",
+    "AC-3.11.4.1.9-11",
+    "AC-3.16.4.3.2-01",
+    "AC-3.16.4.4.1-02",
+)
 def test_a_sink_is_told_of_the_head_and_of_the_cursor() -> None:
     async def scenario() -> None:
         async with dcom_world(sink_port=SINK_PORT) as world, sink() as told:
@@ -301,6 +336,7 @@ def test_a_sink_is_told_of_the_head_and_of_the_cursor() -> None:
                 wanted = [] if error is None else [error - (1 << 32)]
                 assert dispid == len(wanted)
                 assert [one.value for one in arguments[1:]] == [*wanted, cursor]
+                assert_is_dispatch_of(arguments[0], queue)
 
             first, current, following = MQMSGCURSOR
             nothing, late = ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_IO_TIMEOUT
@@ -316,6 +352,10 @@ def test_a_sink_is_told_of_the_head_and_of_the_cursor() -> None:
                 assert await found.get("Body") == body
             await is_told(following, 0, nothing)
             await is_told(current, 10, late)
+            count = len(told.told)
+            await program.send("nobody asked for it")
+            await asyncio.sleep(0.2)
+            assert len(told.told) == count
             program.close()
 
     run(scenario())
@@ -345,14 +385,36 @@ def test_an_event_has_so_many_sinks_and_each_has_its_cookie() -> None:
                 cookies.append(cookie)
             assert len({*cookies}) == CONNECTIONS_MAX
             assert 0 not in cookies
-            assert await advise() == (0, CONNECT_E_ADVISELIMIT)
-            assert await advise(None) == (0, E_POINTER), "before the limit"
+            assert await advise() == (0, 0x8004_0201)
+            assert await advise(None) == (0, 0x8000_4003), "before the limit"
             assert await program.server.call(point.ipid, POINT, 6, [cookies[7]]) == [0]
             told.is_foreign = True
-            assert await advise() == (0, CONNECT_E_CANNOTCONNECT), "it has no such interface"
+            assert await advise() == (0, 0x8004_0202), "it has no such interface"
             told.is_foreign = False
             cookie, status = await advise()
             assert (status, cookie not in cookies) == (0, True)
+            program.close()
+
+    run(scenario())
+
+
+@pytest.mark.spec("AC-3.16.3-01")
+def test_an_event_has_no_sink_at_first_and_no_cookie_twice() -> None:
+    async def scenario() -> None:
+        async with dcom_world(sink_port=SINK_PORT) as world, sink():
+            program = await world.program()
+            _, _, point = await event_of(program)
+            for number in (0, 1):
+                assert await program.server.call(point.ipid, POINT, 6, [number]) == [0x8004_0200]
+            kept: list[int] = []
+            for _ in range(3):
+                for _ in range(2):
+                    cookie, status = await program.server.call(point.ipid, POINT, 5, [REFERENCE])
+                    assert (status, cookie in kept) == (0, False)
+                    kept.append(cookie)
+                assert await program.server.call(point.ipid, POINT, 6, [kept.pop(0)]) == [0]
+            for cookie in kept:
+                assert await program.server.call(point.ipid, POINT, 6, [cookie]) == [0]
             program.close()
 
     run(scenario())
@@ -421,14 +483,18 @@ def test_connection_points_answer_as_the_document_has_it() -> None:
             program = await world.program()
             event, container, point = await event_of(program)
             server = program.server
-            wrong = await server.call(container.ipid, CONTAINER, 4, [IID_IUNKNOWN])
-            assert wrong == [None, CONNECT_E_NOCONNECTION]
+            for other in (
+                *(IID_IUNKNOWN, IID_IDISPATCH, NULL),
+                *map(iid, ("IMSMQEvent3", "IConnectionPoint", "IMSMQPrivateEvent")),
+            ):
+                wrong = await server.call(container.ipid, CONTAINER, 4, [other])
+                assert wrong == [None, 0x8004_0200]
             # Nobody listens there.
             refused = await server.call(point.ipid, POINT, 5, [REFERENCE])
             assert refused == [0, CONNECT_E_CANNOTCONNECT]
             assert await server.call(point.ipid, POINT, 5, [None]) == [0, E_POINTER]
             found, status = await server.call(point.ipid, POINT, 3, [])
-            assert (found, status) == (iid("_DMSMQEventEvents"), 0)
+            assert (guid_text(found), status) == ("D7D6E078-DCCD-11D0-AA4B-0060970DEBAE", 0)
             back, status = await server.call(point.ipid, POINT, 4, [])
             assert status == 0
             same = parse_objref(back)
@@ -491,7 +557,7 @@ def test_private_members_of_an_event_tell_every_sink() -> None:
             await eventually(are_told)
             found = []
             for dispid, (subject, *numbers) in told.told:
-                assert subject.vt == VarType.DISPATCH
+                assert_is_dispatch_of(subject, queue)
                 assert {one.vt for one in numbers} == {VarType.I4}
                 found.append((dispid, [one.value for one in numbers]))
             assert sorted(found) == sorted([(0, [2]), (1, [status, 1]), (1, [0, 0])] * 2)

@@ -364,6 +364,15 @@ def test_names_numbers_and_the_order_of_arguments() -> None:
             assert await numbers("PATHNAME") == await numbers("pathname") == known
             unknown, status = await numbers("Colour")
             assert ([one & 0xFFFF_FFFF for one in unknown], status) == ([0xFFFF_FFFF], 0x80020006)
+            # Of a member's parameters, too: those that are known have their places.
+            (opens,), _ = await numbers("Open")
+            assert await numbers("oPEN", "SHAREMODE", "access") == ([opens, 1, 0], 0)
+            for given, found in (
+                (("Open", "Colour"), [opens, -1]),
+                (("Open", "Colour", "Access"), [opens, -1, 0]),
+                (("Colour", "Access"), [-1, -1]),
+            ):
+                assert await numbers(*given) == (found, 0x80020006)
             # Open(Access, ShareMode), the last one first: receive, deny receive.
             receive, deny = Variant(VarType.I4, 1), Variant(VarType.I4, 1)
             peek, free = Variant(VarType.I4, 32), Variant(VarType.I4, 0)
@@ -379,12 +388,13 @@ def test_names_numbers_and_the_order_of_arguments() -> None:
             put = Arguments([label], [-3], 0, 0)
             assert (await info.invoke("Label", InvokeFlag.PROPERTYPUT, put))[-1] == 0
             assert await info.get("Label") == "named"
-            for dispid, given, wanted in (
+            for dispid, values, wanted in (
                 (4711, [], 0x80020003),
                 ("Delete", [label], 0x8002000E),
+                ("Open", [free], 0x8002000E),
             ):
                 found = await info.invoke(
-                    dispid, InvokeFlag.METHOD, Arguments(list(given), [], 0, 0)
+                    dispid, InvokeFlag.METHOD, Arguments(list(values), [], 0, 0)
                 )
                 assert found[-1] == wanted
             program.close()

@@ -313,9 +313,12 @@ async def check_enumeration(library: Described, name: str) -> None:
     values = {}
     for index in range(attr.variables):
         one = await found.get(6, index)
+        assert (one.kind, one.value.tag) == (2, 2), "VAR_CONST"
         assert one.value.value.vt == VarType.I4
         values[await found.name(one.memid)] = one.value.value.value & 0xFFFF_FFFF
         assert await (await found.by(ITYPEINFO2)).get(25, one.memid) == index
+    for index in (attr.variables, attr.variables + 1, NONE):
+        assert await found.ask(6, index) == [None, 0, ELEMENT_NOT_FOUND]
     members = getattr(constants, name).__members__
     assert values == {key: value.value & 0xFFFF_FFFF for key, value in members.items()}
 
@@ -437,6 +440,8 @@ def test_nothing_has_custom_data() -> None:
         newer = await info.by(ITYPEINFO2)
         library = await info.library()
         item = iid("IMSMQQuery")
+        enumeration = await (await library.info(4, 0)).by(ITYPEINFO2)
+        variables = (await (await library.info(4, 0)).get(3)).variables
         for one, opnum in ((newer, 26), (library, 13)):
             assert (await one.ask(opnum, item))[0].vt == VarType.EMPTY
         for one, opnum in ((newer, 32), (library, 16)):
@@ -445,12 +450,19 @@ def test_nothing_has_custom_data() -> None:
         # Of the first function with parameters: LookupQueue behind those of IDispatch.
         known: dict[int, tuple[int, ...]] = {27: (7,), 28: (7, 8), 30: (0,)}
         unknown: dict[int, tuple[int, ...]] = {27: (10,), 28: (7, 11), 29: (0,), 30: (1,)}
+
+        async def has_none(one: Described, opnum: int, place: tuple[int, ...], wanted: int) -> None:
+            value, status = await one.ask(opnum, *place, item)
+            assert (value.vt, value.value, status) == (0, None, wanted), "VT_EMPTY"
+            every, status = await one.ask(opnum + 6, *place)
+            assert (every.count, every.items, status) == (0, None, wanted)
+
         for opnum, place in known.items():
-            assert (await newer.ask(opnum, *place, item))[-1] == 0
-            assert (await newer.ask(opnum + 6, *place))[-1] == 0
+            await has_none(newer, opnum, place, 0)
         for opnum, place in unknown.items():
-            assert (await newer.ask(opnum, *place, item))[-1] == ELEMENT_NOT_FOUND
-            assert (await newer.ask(opnum + 6, *place))[-1] == ELEMENT_NOT_FOUND
+            await has_none(newer, opnum, place, 0x8002802B)
+        for index, wanted in ((0, 0), (variables - 1, 0), (variables, 0x8002802B)):
+            await has_none(enumeration, 29, (index,), wanted)
         assert (await newer.ask(28, NONE, 0, item))[-1] == ELEMENT_NOT_FOUND
         for opnum, one in ((31, newer), (15, library)):
             assert await one.ask(opnum, NIL, 0, 7) == [None, 0, None, 0]

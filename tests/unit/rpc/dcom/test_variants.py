@@ -6,6 +6,7 @@ over DCOM gets is asserted here.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from qm.client.mqac.constants import OLE_E_BLANK
 from qm.client.mqac.variant import TypedInt
 from qm.names.guid import guid_text
+from qm.pb import control_pb2 as pb
 from qm.rpc.dcom.automation.dispatch import IENUMVARIANT, InvokeFlag, arguments_of
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
@@ -124,6 +126,49 @@ def test_what_is_known_of_a_sender(sequence: tuple[int, int, int]) -> None:
     play_in_world(scenario)
 
 
+@pytest.mark.spec("AC-3.15.4.1.3-01")
+def test_the_values_of_a_collection_are_enumerated_in_turn() -> None:
+    async def scenario(program: Program, world: DcomWorld) -> None:
+        await program.new_queue(transactional=True)
+        queue = await program.opened(RECEIVE)
+        await arrived(world, (9, 1, 0))
+        management = await managed(program, ORDERS)
+        array = await slot(management, "IMSMQQueueManagement", "EodGetReceiveInfo", "method")
+        sender = program.late(array.value.items[0])
+        names = ("QueueFormatName", "SenderID", "SeqID", "SeqNo", "LastAccessTime", "RejectCount")
+        items = [await invoked(sender, "Item", Variant(VarType.BSTR, name)) for name in names]
+        by_slot = await slot(sender, "IMSMQCollection", "_NewEnum", "method")
+        by_name = await invoked(sender, "_NewEnum")
+        assert by_name.vt == 13, "VT_UNKNOWN"
+        for raw in (by_slot, by_name.value):
+            assert guid_text(pointed(raw).iid) == "00000000-0000-0000-C000-000000000046"
+            enumerator = await Late(sender.server, pointed(raw)).by(IID_IENUMVARIANT)
+            assert guid_text(enumerator.iid) == "00020404-0000-0000-C000-000000000046"
+            each = partial(sender.server.call, enumerator.ipid, IENUMVARIANT)
+            found = []
+            for _ in items:
+                listed, fetched, status = await each(3, [1])
+                assert (len(listed.items), fetched, status) == (1, 1, 0)
+                found += listed.items
+            assert sorted(found, key=repr) == sorted(items, key=repr)
+            listed, fetched, status = await each(3, [1])
+            assert (listed.items, fetched, status) == ([], 0, 1)
+            assert await each(5, []) == [0]
+            listed, fetched, status = await each(3, [len(items)])
+            assert (listed.items, fetched, status) == (found, len(items), 0)
+            assert await each(5, []) == [0]
+            assert await each(4, [len(items) - 1]) == [0]
+            copy, status = await each(6, [])
+            assert status == 0
+            for one in (enumerator.ipid, pointed(copy).ipid):
+                listed, fetched, status = await sender.server.call(one, IENUMVARIANT, 3, [2])
+                assert (listed.items, fetched, status) == (found[-1:], 1, 1)
+            assert await each(4, [1]) == [1]
+        await queue.call("Close")
+
+    play_in_world(scenario)
+
+
 @pytest.mark.spec("AC-2.2.4.2-01", "AC-2.2.4.3-01", "AC-3.5.4.1.2-01", "AC-3.5.3-01", "AC-4.3-01")
 def test_what_is_known_of_messages_to_another_queue_manager() -> None:
     async def scenario(program: Program) -> None:
@@ -221,7 +266,7 @@ def test_bytes_are_counted_in_64_bits_once_a_queue_is_known_to_be_local() -> Non
     "AC-3.2.4.2.6-01", "AC-3.2.4.3.1-01", "AC-3.2.4.3.2-01", "AC-3.2.4.3.4-01", "AC-3.2.4.3.5-01"
 )
 def test_properties_of_the_queue_manager() -> None:
-    async def scenario(program: Program) -> None:
+    async def scenario(program: Program, world: DcomWorld) -> None:
         info = await program.new_queue()
         await program.send("body")
         queue = await program.opened(RECEIVE)
@@ -239,12 +284,20 @@ def test_properties_of_the_queue_manager() -> None:
         total = await slot(application, newest, "BytesInAllQueues")
         assert (total.vt, total.value > 0) == (VarType.I8, True)
         await queue.call("Close")
+        await application.call("Disconnect")
+        changes = {"directory_integrated": pb.Value(flag=False)}
+        async with world.client(await world.leader()) as client:
+            await client.queues.SetQueueManager(pb.SetQueueManagerRequest(changes=changes))
+        for name in ("IsDsEnabled", "IsConnected"):
+            assert await slot(application, newest, name) == 0
+            assert await invoked(application, name) == Variant(VarType.BOOL, 0)
         await application.put("Machine", "QUORATE")
+        assert await slot(application, newest, "IsConnected") == 0
         with pytest.raises(ComError) as remote:
             await slot(application, newest, "IsDsEnabled")
         assert remote.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
 
-    play(scenario)
+    play_in_world(scenario)
 
 
 @pytest.mark.spec(
