@@ -57,6 +57,9 @@ def test_so_do_those_of_queries_events_and_messages() -> None:
     adds(*zip(names, (8, 9, 9, 9), strict=True))
     names = [f"IMSMQEvent{number}" for number in ("", 2, 3)]
     adds(*zip(names, (6, 7, 7), strict=True))
+    added = member("IMSMQEvent2", 7)
+    assert (added.name, added.kind) == ("Properties", "get")
+    assert member("IMSMQEvent3", 7) == added
     names = [f"IMSMQMessage{number}" for number in ("", 2, 3, 4)]
     adds(*zip(names, (55, 81, 97, 97), strict=True))
 
@@ -70,8 +73,9 @@ def test_so_do_those_of_queries_events_and_messages() -> None:
 )
 def test_where_the_text_prints_something_else_the_idl_counts() -> None:
     assert member("IMSMQQueue4", 9).parameters[0].type == "IMSMQQueueInfo4**"
-    assert member("IMSMQQueueInfos4", 8).parameters[0].type == "IMSMQQueueInfo4**"
-    assert member("IMSMQQueueInfos", 8).parameters[0].type == "IMSMQQueueInfo**"
+    for revision in ("", "2", "3", "4"):
+        following = member(f"IMSMQQueueInfos{revision}", 8)
+        assert following.parameters[0].type == f"IMSMQQueueInfo{revision}**"
     assert member("IMSMQMessage", 22).kind == "putref"
     assert [member("IMSMQMessage4", opnum).kind for opnum in (22, 29, 30, 78)] == [
         "put",
