@@ -18,18 +18,19 @@ from qm.client.mqac import (
     MSMQManagement,
     MSMQMessage,
     MSMQQuery,
+    MSMQQueue,
     MSMQQueueInfo,
     MSMQService,
     MSMQTransactionDispenser,
 )
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import (
-    E_NOTIMPL,
     MQACCESS,
     MQCERT_REGISTER,
     MQJOURNAL,
     MQPRIVLEVEL,
     MQSHARE,
+    OLE_E_BLANK,
     QUEUE_STATE,
 )
 from qm.client.mqac.manager import QueueRecord
@@ -55,9 +56,11 @@ from tests.conformance.mqac_world import (
 E = ErrorCode
 WAIT_S = 20
 REMOTE = "elsewhere\\private$\\q"
+ELSEWHERE = "PRIVATE=01020304-0506-0708-090A-0B0C0D0E0F10\\0000000a"
 SEVERAL = "DIRECT=OS:QUORATE\\private$\\a,DIRECT=OS:QUORATE\\private$\\b"
 MULTICAST = "MULTICAST=234.1.1.1:8001"
 HTTP = "DIRECT=HTTP://host/msmq/q"
+SYSTEM = tuple(f"DIRECT=OS:QUORATE\\SYSTEM$;{one}" for one in ("DEADLETTER", "DEADXACT", "JOURNAL"))
 SEND_ONLY = (
     SEVERAL,
     SEVERAL.replace("OS:QUORATE\\private$\\b", "HTTP://host/msmq/q"),
@@ -401,6 +404,10 @@ def test_numbers_are_not_checked_when_they_are_put(service: MSMQService) -> None
         info.Update()
         again = info_of(service, name=info.FormatName or "")
         assert (again.Journal, again.Authenticate) == (1, 1)
+        again.Journal = again.Authenticate = 0
+        again.Update()
+        info.Refresh()
+        assert (info.Journal, info.Authenticate) == (0, 0)
     info.PrivLevel = 77
     with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
         info.Update()
@@ -408,6 +415,9 @@ def test_numbers_are_not_checked_when_they_are_put(service: MSMQService) -> None
         info.PrivLevel = level
         info.Update()
         assert info_of(service, name=info.FormatName or "").PrivLevel == level
+        named = control_pb2.GetQueueRequest(queue=control_pb2.QueueName(name=info.FormatName or ""))
+        seen = ask(service, lambda s: s.queues.GetQueue, named)
+        assert seen.attributes["privacy_level"].number == level
 
 
 @pytest.mark.spec("AC-3.10.4.1.1-02", "AC-3.10.4.1.15-02", "AC-3.10.4.1.23-02", "AC-3.10.4.1.29-06")
@@ -427,8 +437,20 @@ def test_a_queue_manager_s_own_queue_shows_no_properties(service: MSMQService) -
 
 @pytest.mark.spec("AC-3.10.4.1.1-01", "AC-3.10.4.1.2-01", "AC-3.10.4.1.3-01", "AC-3.10.4.1.6-01")
 def test_identity_and_type(service: MSMQService) -> None:
-    info = made(service)
+    path = fresh_path()
+    info = info_of(service, path=path)
+    info.Create()
+    assert info_of(service, name=info.FormatName or "").PathName == f"QUORATE{path[1:]}"
+    named = control_pb2.GetQueueRequest(queue=control_pb2.QueueName(name=info.FormatName or ""))
+    identifier = ask(service, lambda s: s.queues.GetQueue, named).identifier
+    assert len(identifier) == 16
+    assert info.QueueGuid == guid_text(identifier)
     assert len(info.QueueGuid or "") == 36
+    public = info_of(service, path="QUORATE\\identity")
+    public.Create()
+    again = info_of(service, name=public.FormatName or "")
+    assert (again.PathName, again.FormatName) == ("QUORATE\\identity", f"PUBLIC={again.QueueGuid}")
+    public.Delete()
     assert info.ServiceTypeGuid == "00000000-0000-0000-0000-000000000000"
     kind = "01020304-0506-0708-090A-0B0C0D0E0F10"
     for put in ("no GUID", "", "{" + kind + "}"):  # any, here
@@ -542,6 +564,9 @@ def test_privacy_and_journal(service: MSMQService) -> None:
             each.Update()
             assert info_of(service, name=each.FormatName or "").PrivLevel == level
     public.Delete()
+    info.Journal = 0
+    info.Update()
+    assert info_of(service, name=info.FormatName or "").Journal == MQJOURNAL.MQ_JOURNAL_NONE
     system = info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER")
     assert (system.PrivLevel, system.Journal) == (MQPRIVLEVEL.MQ_PRIV_LEVEL_OPTIONAL, 0)
     refreshes_first(service, "PrivLevel", "Journal")
@@ -571,14 +596,14 @@ def test_a_base_priority_is_a_public_queue_s(service: MSMQService) -> None:
     private = made(service)
     assert private.BasePriority == 0
     for info in (private, MSMQQueueInfo(service), info_of(service, name=SEVERAL)):
-        for value in (3, 0, 40_000):
-            with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+        for value in (3, 0, 40_000, -40_000):
+            with fails(0xC00E_0018):
                 info.BasePriority = value
     public = info_of(service, path="QUORATE\\public2")
     public.BasePriority = -5  # AC-A10: a public path name will do
     public.Create()
     for value in (-32769, 32768):
-        with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+        with fails(0xC00E_0018):
             public.BasePriority = value
     public.BasePriority = -32768
     public.Update()
@@ -597,7 +622,7 @@ def test_a_base_priority_is_a_public_queue_s(service: MSMQService) -> None:
             found.BasePriority = 7
         else:  # its path name, which is known by now, does not make up for its format name
             assert found.PathName == public.PathName
-            with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+            with fails(0xC00E_0018):
                 found.BasePriority = 7
     again.Delete()
     refreshes_first(service, "BasePriority")
@@ -616,6 +641,9 @@ def test_times_and_authentication(service: MSMQService) -> None:
     info.Authenticate = 2
     info.Update()
     assert info_of(service, name=info.FormatName or "").Authenticate == 1
+    info.Authenticate = 0
+    info.Update()
+    assert info_of(service, name=info.FormatName or "").Authenticate == 0
     # Each of the two is its own.
     end = time.monotonic() + WAIT_S
     while (again := info_of(service, name=info.FormatName or "")).ModifyTime <= info.CreateTime:
@@ -644,6 +672,11 @@ def test_world_readable_follows_the_right_to_take_ownership(service: MSMQService
         ask(service, lambda stubs: stubs.queues.SetAcl, request)
         assert info.IsWorldReadable == int(is_readable)
         assert info.IsWorldReadable2 is is_readable
+    # Who is denied the right does not hold it.
+    denied = control_pb2.Ace(type=control_pb2.DENY, principal="Everyone", mask=take)
+    request = control_pb2.SetAclRequest(queue=name, entries=[denied, mine], owner=owner)
+    ask(service, lambda stubs: stubs.queues.SetAcl, request)
+    assert (info.IsWorldReadable, info.IsWorldReadable2) == (0, False)
 
 
 @pytest.mark.spec("AC-3.10.4.1.37-01", "AC-3.10.4.1.38-01")
@@ -703,6 +736,7 @@ def are_public_alone(service: MSMQService, name: str, gone: str) -> None:
     for info, code in (
         (made(service), unsupported),
         *((info_of(service, name=each), unsupported) for each in SEND_ONLY),
+        *((info_of(service, name=each), unsupported) for each in SYSTEM),
         (info_of(service, name=gone), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (MSMQQueueInfo(service), E.MQ_ERROR_INVALID_PARAMETER),
     ):
@@ -712,12 +746,15 @@ def are_public_alone(service: MSMQService, name: str, gone: str) -> None:
 
 @pytest.mark.spec("AC-3.10.4.1.32-01", "AC-3.10.4.1.33-01", "AC-3.10.4.1.34-01")
 def test_what_no_queue_has(service: MSMQService) -> None:
-    private = made(service)
-    for name in ("Properties", "Security"):
-        with fails(E_NOTIMPL):
-            getattr(private, name)
-    with fails(E_NOTIMPL):
-        private.Security = b""
+    for info in (
+        made(service), MSMQQueueInfo(service), info_of(service, path="QUORATE\\none"),
+        info_of(service, name=SEVERAL), info_of(service, name=SYSTEM[0]),
+    ):  # fmt: skip
+        for name in ("Properties", "Security"):
+            with fails(0x8000_4001):
+                getattr(info, name)
+        with fails(0x8000_4001):
+            info.Security = b""
 
 
 # Methods ---------------------------------------------------------------------------------------
@@ -764,6 +801,15 @@ def test_create_checks_in_order_and_sets_what_was_put(service: MSMQService) -> N
     assert found.FormatName == public.FormatName
     assert {name: getattr(found, name) for name in PUTS} == shown
     assert found.BasePriority == -5
+    assert labels(service)[public.QueueGuid or ""] == PUTS["Label"]
+    assert not found.IsTransactional2
+    for is_transactional in (False, True):
+        for path in (fresh_path(), "QUORATE\\exact"):
+            made_so = info_of(service, path=path)
+            made_so.Create(is_transactional)
+            told = info_of(service, name=made_so.FormatName or "")
+            assert told.IsTransactional2 is is_transactional
+            made_so.Delete()
     with fails(E.MQ_ERROR_QUEUE_EXISTS):
         info_of(service, path="QUORATE\\created").Create()
     public.Delete()
@@ -858,6 +904,11 @@ def test_delete_resets_the_object(service: MSMQService) -> None:
         info.Delete()
     with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
         info_of(service, name=name).Delete()
+    # Nor is there an application queue in what the queue manager keeps for itself.
+    for own in (*SYSTEM, f"{made(service).FormatName};JOURNAL"):
+        with fails(E.MQ_ERROR_ILLEGAL_OPERATION):
+            info_of(service, name=own).Delete()
+        opened(info_of(service, name=own)).Close()
     for path, code in (
         (fresh_path(), E.MQ_ERROR_QUEUE_NOT_FOUND),
         ("no path at all", E.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME),
@@ -880,18 +931,22 @@ def test_what_delete_refuses_stays_as_it_was(service: MSMQService) -> None:
         remote.Delete()
     assert remote.PathName == REMOTE
     # Nor are the messages on their way to it, whose queue has its format name.
-    remote = info_of(service, name=f"DIRECT=OS:{REMOTE}")
-    MSMQMessage(service).Send(opened(remote, SEND))
-    with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
-        remote.Delete()
-    kept = control_pb2.GetOutgoingRequest(queue=control_pb2.QueueName(name=remote.FormatName or ""))
-    assert ask(service, lambda s: s.outgoing.GetOutgoing, kept).message_count
+    for name in (f"DIRECT=OS:{REMOTE}", ELSEWHERE):
+        remote = info_of(service, name=name)
+        MSMQMessage(service).Send(opened(remote, SEND))
+        with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
+            remote.Delete()
+        assert remote.FormatName == name
+        kept = control_pb2.GetOutgoingRequest(queue=control_pb2.QueueName(name=name))
+        assert ask(service, lambda s: s.outgoing.GetOutgoing, kept).message_count
     mine = made(service)
     with as_client(service) as (limited, _):
         same = info_of(limited, name=mine.FormatName or "")
+        same.Label, same.Quota = "kept", 77
         with fails(E.MQ_ERROR_ACCESS_DENIED):
             same.Delete()
-        assert same.FormatName == mine.FormatName
+        assert (same.FormatName, same.PathName) == (mine.FormatName, mine.PathName)
+        assert (same.Label, same.Quota, same.QueueGuid) == ("kept", 77, mine.QueueGuid)
     mine.Refresh()
 
 
@@ -957,7 +1012,18 @@ def test_open_gives_what_the_access_allows(service: MSMQService) -> None:
     alone = info_of(service, path=other.PathName or "").Open(RECEIVE, MQSHARE.MQ_DENY_RECEIVE_SHARE)
     assert alone.ShareMode == MQSHARE.MQ_DENY_RECEIVE_SHARE
     alone.Close()
+    with fails(OLE_E_BLANK):  # only Open gives one that may be used
+        MSMQQueue(service).Peek(ReceiveTimeout=0)
     message.Send(sender)
+    # Opened in the same way, it is another one yet, with a cursor of its own.
+    twin = opened(info)
+    assert twin is not reader
+    assert twin.Handle2 != reader.Handle2
+    assert twin.PeekCurrent(ReceiveTimeout=0) is not None
+    with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
+        reader.PeekNext(ReceiveTimeout=0)
+    twin.Close()
+    assert reader.IsOpen2
     for queue in (looker, reader):
         assert queue.Peek(ReceiveTimeout=0) is not None  # it stays
     first = looker.PeekCurrent(ReceiveTimeout=0)
@@ -1030,9 +1096,21 @@ def test_share_modes_exclude_both_ways(service: MSMQService) -> None:
         assert other.ShareMode == MQSHARE.MQ_DENY_NONE
         other.Close()
     alone.Close()
-    shared = opened(info)
-    assert shared.ShareMode == MQSHARE.MQ_DENY_NONE
-    shared.Close()
+    # Whoever denies: one who peeks does, too.
+    looker = info.Open(PEEK, MQSHARE.MQ_DENY_RECEIVE_SHARE)
+    with fails(E.MQ_ERROR_SHARING_VIOLATION):
+        opened(info)
+    looker.Close()
+    several = [opened(info), opened(info), opened(info, SEND), opened(info, PEEK)]
+    request = control_pb2.ListOpensRequest()
+    modes = {
+        each.handle: each.share_mode
+        for each in ask(service, lambda s: s.clients.ListOpens, request).opens
+    }
+    for shared in several:
+        assert shared.ShareMode == MQSHARE.MQ_DENY_NONE
+        assert modes[shared.Handle2] == data_pb2.DENY_NONE
+        shared.Close()
 
 
 @pytest.mark.spec(
@@ -1107,7 +1185,8 @@ def refused(service: MSMQService, method: str) -> None:
     public = gone.FormatName or ""
     gone.Delete()
     sent_to = f"DIRECT=OS:{REMOTE}"
-    MSMQMessage(service).Send(opened(info_of(service, name=sent_to), SEND))
+    for name in (sent_to, ELSEWHERE):
+        MSMQMessage(service).Send(opened(info_of(service, name=name), SEND))
     for info, code in (
         (MSMQQueueInfo(service), E.MQ_ERROR_INVALID_PARAMETER),
         (info_of(service, name=sent_to), E.MQ_ERROR_UNSUPPORTED_OPERATION),
@@ -1116,6 +1195,8 @@ def refused(service: MSMQService, method: str) -> None:
         (info_of(service, path=fresh_path()), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (info_of(service, name=public), E.MQ_ERROR_QUEUE_NOT_FOUND),
         (info_of(service, path=REMOTE), E.MQ_ERROR_UNSUPPORTED_OPERATION),
+        (info_of(service, name=ELSEWHERE), E.MQ_ERROR_UNSUPPORTED_OPERATION),
+        (info_of(service, name=f"{ELSEWHERE[:-1]}b"), E.MQ_ERROR_QUEUE_NOT_FOUND),
         *((info_of(service, name=name), unsupported) for name in SEND_ONLY),
     ):
         with fails(code):

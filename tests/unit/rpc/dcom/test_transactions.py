@@ -165,6 +165,7 @@ async def reads_in_transactions(made: Desk, name: str) -> None:
         found = await call(name, made.arguments(name, given))
         assert await found.get("Label") in LABELS
         await transaction.call("Abort")
+        assert await made.labels() == LABELS  # it was that transaction's
 
 
 @pytest.mark.parametrize("name", rows(READS))
@@ -179,6 +180,17 @@ def test_a_transaction_of_another_type_reads_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", rows(READS_BY_LOOKUP_ID))
 def test_nor_does_it_by_lookup_identifier(name: str) -> None:
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        await reads_nothing(made, name)
+        await reads_in_transactions(made, name)
+
+    play(scenario)
+
+
+@pytest.mark.spec("AC-3.11.4-04")
+@pytest.mark.parametrize("name", ["Receive", "ReceiveCurrent", "ReceiveByLookupId"])
+def test_a_transaction_is_an_object_or_a_number(name: str) -> None:
     async def scenario(program: Program) -> None:
         made = await desk(program)
         await reads_nothing(made, name)
