@@ -218,8 +218,13 @@ def test_a_path_becomes_a_format_name(service: MSMQService) -> None:
         missing.Refresh()
     assert missing.FormatName is None
     # A public queue that the directory does not know has no name, whatever its computer is.
-    with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
-        info_of(service, path="elsewhere\\public").Refresh()
+    for unknown in ("elsewhere\\public", "QUORATE\\unknown", ".\\unknown"):
+        missing = info_of(service, path=unknown)
+        with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+            missing.Refresh()
+        assert missing.FormatName is None
+        with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
+            opened(missing, SEND)
 
 
 class Asked(ClusterManager):
