@@ -11,7 +11,6 @@ from typing_extensions import override
 from qm.client.errors import MqError
 from qm.client.mqac import MSMQDestination, MSMQMessage, MSMQQueue, MSMQService
 from qm.client.mqac.cluster.manager import ClusterManager
-from qm.client.mqac.constants import E_NOTIMPL
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_reads import body
@@ -80,6 +79,35 @@ def test_a_new_destination_has_no_name_and_is_not_open(service: MSMQService) -> 
         setattr(destination, put, value)
         destination.Open()
         assert destination.IsOpen is True
+
+
+@pytest.mark.spec("AC-3.12.1-01", "AC-3.12.4.1.6-01", "AC-3.12.4.2.1-01")
+def test_a_destination_has_three_names_and_a_handle(service: MSMQService) -> None:
+    public = info_of(service, path="QUORATE\\stateful")
+    public.Create()
+    queue, name = opened(public, SEND), f"PUBLIC={public.QueueGuid}"
+    names = {"FormatName": "DIRECT=OS:host\\q", "PathName": public.PathName}
+    for put, value in (names | {"Handle": queue.Handle2}).items():
+        destination = MSMQDestination(service)
+        destination.ADsPath = public.ADsPath
+        assert (destination.PathName, destination.ADsPath) == ("", public.ADsPath)
+        assert (destination.FormatName, destination.Handle) == (name, None)
+        setattr(destination, put, value)
+        assert destination.ADsPath is None, "another one was put last"
+        assert getattr(destination, put) == value
+        assert (destination.PathName, destination.Handle) == (
+            public.PathName if put == "PathName" else "",
+            queue.Handle2 if put == "Handle" else None,
+        )
+    # The handle is the queue manager's, of what the destination itself opened.
+    destination = named(service, name)
+    before = {each.handle for each in opens(service)}
+    destination.Open()
+    assert {each.handle for each in opens(service)} - before == {destination.Handle}
+    destination.Close()
+    assert destination.Handle is None
+    queue.Close()
+    public.Delete()
 
 
 @pytest.mark.spec("AC-3.12.1-01")
@@ -233,6 +261,9 @@ def test_a_name_put_on_an_open_destination_opens_it_again(service: MSMQService) 
     assert (destination.IsOpen, destination.FormatName) == (False, "no format name")
     destination.FormatName = "nor this"  # not open: not parsed either
     assert destination.FormatName == "nor this"
+    with fails(0xC00E_001E):  # but then
+        destination.Open()
+    assert (destination.IsOpen, destination.FormatName) == (False, "nor this")
     public = info_of(service, path="QUORATE\\forgotten")
     public.Create()
     destination.ADsPath = public.ADsPath
@@ -251,20 +282,22 @@ def test_a_name_put_on_an_open_destination_opens_it_again(service: MSMQService) 
 def test_what_is_not_implemented(service: MSMQService) -> None:
     destination = MSMQDestination(service)
     for name in ("IADs", "Destinations", "Properties"):
-        with fails(E_NOTIMPL):
+        with fails(0x8000_4001):
             getattr(destination, name)
     for name in ("IADs", "Destinations"):
-        with fails(E_NOTIMPL):
+        with fails(0x8000_4001):
             setattr(destination, name, None)
 
 
 @pytest.mark.spec("AC-3.12.4.1.14-01")
-def test_properties_are_not_implemented_when_it_is_open(service: MSMQService) -> None:
+def test_properties_are_not_implemented_open_or_not(service: MSMQService) -> None:
     destination = named(service, made(service).FormatName)
-    destination.Open()
+    for change in (destination.Open, destination.Close):
+        with fails(0x8000_4001):
+            _ = destination.Properties
+        assert change()
     with fails(0x8000_4001):
         _ = destination.Properties
-    destination.Close()
 
 
 class Offline(ClusterManager):
@@ -313,7 +346,9 @@ def test_a_destination_takes_over_a_handle(service: MSMQService) -> None:
     assert (other.ADsPath, other.PathName, other.IsOpen) == (None, "", True)
     assert receives(service, other, opened(info))
     public.Delete()
-    for none in (None, (1 << 64) - 1, 12_345_678):
+    for none in (None, 0, (1 << 64) - 1, 12_345_678):
+        destination.Handle = queue.Handle2
+        assert destination.IsOpen
         destination.Handle = none
         assert (destination.Handle, destination.IsOpen) == (None, False)
     queue.Close()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from struct import pack
 from typing import Any
 
 import pytest
 
+from qm.client.client import Access
+from qm.client.message import ReceivedMessage
 from qm.client.mqac import (
     MSMQApplication,
     MSMQDestination,
@@ -32,6 +35,7 @@ from qm.names.guid import guid_text
 from qm.pb import control_pb2
 from qm.security.sid import sid_from_text
 from qm.wire.codes import ErrorCode
+from tests.conformance import mqac_reads as reads
 from tests.conformance.mqac_world import (
     SEND,
     Way,
@@ -47,6 +51,7 @@ E = ErrorCode
 EXPIRY_WAIT_MS = 20_000
 CONNECTOR = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
 CLOCK_S = 20.0
+WANTS = "WantConnectorType"
 SIGNATURE_BYTES = 256
 """Of a key of 2,048 bits, which internal certificates have."""
 
@@ -205,6 +210,23 @@ def test_a_send_says_where_and_when(way: Way, service: MSMQService) -> None:
     assert abs((found.SentTime - message.SentTime).total_seconds()) < 300
 
 
+@pytest.mark.spec("AC-3.17.4.1.48-16", "AC-3.17.4.1.48-18", "AC-3.17.4.1.48-20")
+def test_so_does_one_in_a_transaction(service: MSMQService) -> None:
+    way, ids = Way(service, is_transactional=True), []
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    message = MSMQMessage(service)
+    for how in (transaction, transaction, MQTRANSACTION.MQ_SINGLE_MESSAGE):
+        before = datetime.now(UTC)
+        message.Send(way.sender, how)
+        assert message.SentTime is not None
+        assert before <= message.SentTime <= datetime.now(UTC)
+        assert message.SourceMachineGuid == guid_text(service.manager.identifier)
+        ids.append(message.Id)
+    transaction.Commit()
+    assert len(set(ids)) == 3
+    assert {way.next().Id for _ in ids} == {*ids}
+
+
 @pytest.mark.spec("AC-3.17.4.1.48-17")
 def test_a_class_is_kept_for_connectors_alone(service: MSMQService) -> None:
     way, other = Way(service), Way(service)
@@ -312,6 +334,8 @@ def test_a_provider_has_a_type_and_a_name(way: Way, service: MSMQService) -> Non
     for put, is_good in (
         ({"AuthenticationProviderType": 5}, True),
         ({name: "provider"}, True),
+        ({"AuthenticationProviderType": 5, name: "provider"}, True),
+        ({name: "provider", "AuthenticationProviderType": 5}, True),
         ({"AuthenticationProviderType": None}, False),
         ({name: None}, False),
         ({name: ""}, False),
@@ -383,6 +407,17 @@ def test_what_would_not_be_done_is_refused(way: Way, service: MSMQService) -> No
         way.reader.Receive(ReceiveTimeout=0)
 
 
+def beside(way: Way) -> ReceivedMessage:
+    """The next message, past the objects."""
+    manager = way.service.manager
+    assert isinstance(manager, ClusterManager)
+    queue = manager.client.open_queue(way.info.FormatName or "", Access.PEEK)
+    found = queue.peek(1.0)
+    queue.close()
+    assert found is not None
+    return found
+
+
 @pytest.mark.spec("AC-3.17.4.1.48-14", "AC-3.17.1-01", "AC-3.17.4.1.58-01")
 def test_messages_are_signed_with_a_certificate_whose_key_is_here(
     way: Way, service: MSMQService
@@ -404,11 +439,13 @@ def test_messages_are_signed_with_a_certificate_whose_key_is_here(
     for each, signer in ((message, first), (MSMQMessage(service), manager.signer(b""))):
         each.AuthLevel = MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_ALWAYS
         each.Send(way.sender)
+        packet = beside(way).packet
         found = way.reader.Receive(ReceiveTimeout=1000)
         assert signer is not None
         assert found is not None
         assert found.SenderCertificate == signer.certificate
         assert len(found.Signature) == SIGNATURE_BYTES
+        assert found.Signature in packet, "as it stands there"
     # One that was put comes before the one of the context.
     assert isinstance(manager, ClusterManager)
     attached, put = (new_signer(name, 1024, 1) for name in ("attached", "put"))
@@ -420,7 +457,7 @@ def test_messages_are_signed_with_a_certificate_whose_key_is_here(
         assert way.through(message).SenderCertificate == wanted.certificate
 
 
-@pytest.mark.spec("AC-3.17.4.1.49-03", "AC-3.17.4.1.87-03", "AC-3.17.4.1.44-01")
+@pytest.mark.spec("AC-3.17.4.1.49-03", "AC-3.17.4.1.87-03", "AC-3.17.4.1.44-01", "AC-3.17.1-01")
 def test_what_is_attached_signs_later_sends(way: Way, service: MSMQService) -> None:
     assert isinstance(service.manager, ClusterManager)
     internal, other = (new_signer(name, 1024, 1) for name in ("internal", "other"))
@@ -432,10 +469,13 @@ def test_what_is_attached_signs_later_sends(way: Way, service: MSMQService) -> N
             message.SenderCertificate = put
             getattr(message, attach)()
             message.SenderCertificate = b""
-            assert way.through(message).SenderCertificate == cached.certificate
+            for _ in range(2):  # it lives as long as the object
+                assert way.through(message).SenderCertificate == cached.certificate
             # What the message has itself comes first.
             message.SenderCertificate = other.certificate
             assert way.through(message).SenderCertificate == other.certificate
+            message.SenderCertificate = b""
+            assert way.through(message).SenderCertificate == cached.certificate
     # It is the internal one of then, whatever is the internal one later.
     messages = [MSMQMessage(signing), MSMQMessage(signing)]
     for message in messages:
@@ -474,6 +514,7 @@ def test_a_queue_says_whether_bodies_are_encrypted(way: Way, service: MSMQServic
 
 @pytest.mark.spec("AC-3.17.4.1.49-04", "AC-3.17.4.1.87-04")
 def test_the_security_context_changes_no_property(service: MSMQService) -> None:
+    assert MSMQApplication(service).RegisterCertificate() == 0  # there is one to attach
     for attach in ("AttachCurrentSecurityContext", "AttachCurrentSecurityContext2"):
         for certificate, sender in ((b"", b""), (b"der", b"a SID")):
             message = MSMQMessage(service)
@@ -496,15 +537,43 @@ def test_certificate_and_sender(way: Way, service: MSMQService) -> None:
 )
 def test_a_connector_is_named_in_braces_and_if_wanted(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
-    assert message.ConnectorTypeGuid == "{00000000-0000-0000-0000-000000000000}"
-    for wrong in (CONNECTOR[1:-1], "", "{}", CONNECTOR[:-1], CONNECTOR + " ", "{x}", "nothing"):
-        with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
-            message.ConnectorTypeGuid = wrong
-    message.ConnectorTypeGuid = CONNECTOR.lower()
+    digits = CONNECTOR[1:-1]
+    no_guids = (
+        digits, "", "{}", CONNECTOR[:-1], CONNECTOR + " ", "{x}", "nothing",
+        f"({digits})", f"{{{digits}", f"[{digits}}}", digits.replace("-", ""),
+        CONNECTOR.replace("-", ""), CONNECTOR.replace("A-0B", "A0-B"), CONNECTOR.replace("F", "G"),
+        f"{{{digits}1}}", f"{{{digits[1:]}}}", f"{{{digits.replace('-', ' ')}}}",
+    )  # fmt: skip
+    for kept in ("{00000000-0000-0000-0000-000000000000}", CONNECTOR):
+        assert message.ConnectorTypeGuid == kept
+        for wrong in no_guids:
+            with fails(0xC00E_0018):
+                message.ConnectorTypeGuid = wrong
+            assert message.ConnectorTypeGuid == kept
+        message.ConnectorTypeGuid = CONNECTOR.lower()
     assert message.ConnectorTypeGuid == CONNECTOR
     assert way.through(message, WantConnectorType=True).ConnectorTypeGuid == CONNECTOR
     unwanted = way.through(message).ConnectorTypeGuid
     assert unwanted == "{00000000-0000-0000-0000-000000000000}"
+
+
+READS = (
+    "Receive", "ReceiveCurrent", "ReceiveByLookupId", "ReceiveByLookupIdAllowPeek",
+    "ReceiveNextByLookupId", "ReceivePreviousByLookupId", "ReceiveFirstByLookupId",
+    "ReceiveLastByLookupId", "Peek", "PeekCurrent", "PeekNext", "PeekByLookupId",
+    "PeekNextByLookupId", "PeekPreviousByLookupId", "PeekFirstByLookupId", "PeekLastByLookupId",
+)  # fmt: skip
+
+
+@pytest.mark.spec("AC-3.17.4.1.53-02")
+@pytest.mark.parametrize("name", READS)
+def test_each_read_gives_a_connector_that_it_asked_for(service: MSMQService, name: str) -> None:
+    none = "{00000000-0000-0000-0000-000000000000}"
+    for wants, shown in (({}, none), ({WANTS: False}, none), ({WANTS: True}, CONNECTOR)):
+        queue, arguments, _ = reads.ready(service, name, "a", "b", "c")
+        found = getattr(queue, name)(**arguments, **wants)
+        assert found.ConnectorTypeGuid == shown
+        queue.Close()
 
 
 # Transactions ----------------------------------------------------------------------------------
@@ -527,6 +596,11 @@ def test_a_transactional_send_marks_its_messages(service: MSMQService) -> None:
     assert [m.IsLastInTransaction for m in found] == [0, 0, 1]
     assert [m.IsFirstInTransaction2 for m in found] == [True, False, False]
     assert [m.IsLastInTransaction2 for m in found] == [False, False, True]
+    for m in found:  # numbers, and booleans
+        flags = (m.IsFirstInTransaction, m.IsLastInTransaction)
+        assert [type(flag) for flag in flags] == [int, int]
+        flags = (m.IsFirstInTransaction2, m.IsLastInTransaction2)
+        assert [type(flag) for flag in flags] == [bool, bool]
     assert (found[0].Delivery, found[0].Priority) == (1, 0)
 
 
@@ -540,8 +614,11 @@ def test_a_transaction_s_id_is_the_sender_s_guid_and_a_number(service: MSMQServi
         for _ in range(2):
             MSMQMessage(service).Send(way.sender, transaction)
         transaction.Commit()
+        header = beside(way).wire.transaction
+        assert header is not None
         one, other = way.next().TransactionId, way.next().TransactionId
         assert one == other
+        assert one[16:] == pack("<I", header.transaction_id)
         ids.append(one)
     own = service.manager.identifier
     assert [(len(each), each[:16]) for each in ids] == [(20, own), (20, own)]

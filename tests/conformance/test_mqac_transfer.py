@@ -162,6 +162,15 @@ def test_a_level_says_how_a_message_is_signed(two: Two, has_lists: bool) -> None
     assert arrived(reader).AuthenticationProviderType == 1
 
 
+@pytest.mark.spec("AC-3.17.4.1.68-01", "AC-3.17.4.1.68-02")
+def test_a_transaction_s_id_names_the_computer_that_sent(two: Two) -> None:
+    info = made(two.far, is_transactional=True)
+    MSMQMessage(two.near).Send(opened(two.from_near(info), SEND), MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    identifier = arrived(opened(info)).TransactionId
+    assert (len(identifier), identifier[:16]) == (20, two.near.manager.identifier)
+    assert two.near.manager.identifier != two.far.manager.identifier
+
+
 @pytest.mark.spec("AC-3.17.4.1.48-16", "MQ-2.2.19.2-07")
 def test_a_message_that_is_sent_on_comes_from_where_that_is_done(two: Two) -> None:
     info, other = made(two.far), made(two.far)
@@ -229,9 +238,9 @@ def test_a_message_names_its_sender_unless_it_shall_not(two: Two) -> None:
     sender, reader = opened(two.from_near(info), SEND), opened(info)
     for level in (0, 4):
         certificate = two.signer.certificate if level else b""
-        for kind, sid in ((BY_SID, two.sid), (ANONYMOUS, b"")):
+        for kind, sid in ((1, two.sid), (0, b"")):
             message = signed(two, level)
-            assert message.SenderIdType == BY_SID  # unless it is put
+            assert message.SenderIdType == 1  # unless it is put
             message.SenderIdType = kind
             message.Send(sender)
             found = arrived(reader)
@@ -343,6 +352,22 @@ def test_delivered_messages_are_copied_to_the_journal_while_it_has_room(two: Two
     message.AppSpecific = 9
     message.Send(sender)
     assert arrived(journal).AppSpecific == 9  # 2 and 3 were discarded
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        journal.Receive(ReceiveTimeout=0)
+
+
+@pytest.mark.spec("AC-2.2.2.12-03")
+def test_so_are_those_of_transactions(two: Two) -> None:
+    info = made(two.far, is_transactional=True)
+    sender, reader = opened(two.from_near(info), SEND), opened(info)
+    journal = system_queue(two.near, "JOURNAL")
+    for number, asked in enumerate((0, 2)):
+        message = MSMQMessage(two.near)
+        message.AppSpecific, message.Journal = number, asked
+        message.Send(sender, MQTRANSACTION.MQ_SINGLE_MESSAGE)
+        assert arrived(reader).Journal == asked
+    assert arrived(journal).AppSpecific == 1
+    until(lambda: not waiting(two.near))
     with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
         journal.Receive(ReceiveTimeout=0)
 

@@ -70,8 +70,9 @@ async def test_several_queues_get_copies_under_one_identifier(made: Clients) -> 
         assert len(sent.places) == 2
         (alone,) = await client.send(PLAIN, Message(body=b"one"))
         nested = ",".join(f"DIRECT=OS:.\\private$\\{name}" for name in "ab")
-        with pytest.raises(InvalidArgument):
-            await client.send([nested], Message(body=b"nested"))
+        for targets in ([nested], [PLAIN, nested], [nested, PLAIN]):
+            with pytest.raises(InvalidArgument):
+                await client.send(targets, Message(body=b"nested"))
         for place, name in enumerate((PLAIN, OTHER)):
             queue = await client.open_queue(name)
             message = await queue.receive(5)
@@ -83,6 +84,7 @@ async def test_several_queues_get_copies_under_one_identifier(made: Clients) -> 
                 message = await queue.receive(5)
                 assert message is not None
                 assert (message.message_id, message.destination_queues) == (alone.message_id, [])
+            assert await queue.receive(0) is None, "nothing of what was refused"
 
 
 @scenario()

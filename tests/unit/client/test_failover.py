@@ -48,6 +48,19 @@ async def test_sends_happen_once_while_the_leader_dies(made: Clients) -> None:
         assert sorted(message.body for message in found) == wanted
 
 
+@pytest.mark.spec("AC-2.2.2.10-02")
+@scenario()
+async def test_what_was_sent_outlives_the_only_node(made: Clients) -> None:
+    async with made.client() as client:
+        await client.send(PLAIN, *[recoverable(number) for number in range(10)])
+    name = await made.kill_leader()
+    await made.harness.restart(name)
+    async with made.client() as client:
+        found = [message async for message in (await client.open_queue(PLAIN)).browse()]
+        assert all(message.is_recoverable for message in found)
+        assert [message.body for message in found] == [b"%d" % number for number in range(10)]
+
+
 def recoverable(number: int) -> Message:
     return Message(body=b"%d" % number, recoverable=True)
 

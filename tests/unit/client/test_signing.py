@@ -78,6 +78,16 @@ def test_a_level_chooses_the_version(
 
 
 @pytest.mark.spec("DM-3.1.1.12-11")
+@pytest.mark.parametrize(("level", "kind"), [(2, 1), (4, 3), (8, 5), (1, 5)])
+def test_each_level_signs_what_has_lists_in_its_own_way(
+    client: BlockingClient, level: int, kind: int
+) -> None:
+    answers = ("DIRECT=OS:x\\y", "DIRECT=OS:x\\z")
+    client.send(FIRST, signed(b"body", level, response_queues=answers))
+    assert version(taken(client, FIRST)) == kind
+
+
+@pytest.mark.spec("DM-3.1.1.12-11")
 def test_who_does_not_ask_for_a_signature_makes_none(client: BlockingClient) -> None:
     assert Message().authentication_level == AuthenticationLevel.NONE
     client.send(FIRST, Message(body=b"plain"))

@@ -292,6 +292,21 @@ def test_each_number_means_its_hash(number: int, algorithm: hashes.HashAlgorithm
     assert verified_version(signed(message, version, signature), key.public_key(), {number})
 
 
+@pytest.mark.spec("MQ-2.2.20.3-05")
+@pytest.mark.parametrize("version", SignatureVersion)
+def test_each_version_signs_the_hash_of_its_list_alike(version: SignatureVersion) -> None:
+    key = private_key(1024)
+    for number, algorithm in (
+        (0x8003, hashes.MD5()),
+        (0x8004, hashes.SHA1()),
+        (0x800C, hashes.SHA256()),
+        (0x800E, hashes.SHA512()),
+    ):
+        message = hashed_by(with_list(MESSAGE), number)
+        text = b"".join(signature_input(message, version))
+        assert sign(message, version, key) == key.sign(text, padding.PKCS1v15(), algorithm)[::-1]
+
+
 @pytest.mark.parametrize("number", [HashAlgorithm.MD2, HashAlgorithm.MD4, 0, 0x8009])
 def test_broken_and_unknown_hashes_are_refused(number: int) -> None:
     with pytest.raises(UnsupportedHash, match=f"0x{number:04X}"):

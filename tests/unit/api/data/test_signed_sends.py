@@ -39,9 +39,10 @@ from tests.unit.edge.security.people import BOB, encrypted
 from tests.unit.model.world import packet
 
 LEVELS = {
-    AuthenticationLevel.SIG10: SignatureVersion.MSMQ_1,
-    AuthenticationLevel.SIG20: SignatureVersion.MSMQ_2,
+    AuthenticationLevel.SIG10: 1,
+    AuthenticationLevel.SIG20: 3,
 }
+"""With what AS is then."""
 SIGNER = new_signer("alice", 2048, 30)
 SIGNED, SECRET, OPEN = (f".\\private$\\{name}" for name in ("signed", "secret", "open"))
 Change = Callable[[UserMessage], UserMessage]
@@ -107,10 +108,31 @@ def test_a_signed_message_reaches_a_queue_that_asks_for_signatures() -> None:
             await sender.send([SIGNED, OPEN], message(AuthenticationLevel.SIG30))
             for queue in (SIGNED, OPEN):
                 found = await received(sender, queue)
-                assert found.authentication_level == SignatureVersion.MSMQ_3
+                assert found.authentication_level == 5
             with pytest.raises(MqError) as unsigned:
                 await sender.send(SIGNED, Message(body=b"x"))
             assert unsigned.value.code == ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
+
+    run(scenario())
+
+
+def signed_twice(found: UserMessage) -> UserMessage:
+    """A good signature of the lists, and another one beside it that is none."""
+    assert found.security is not None
+    assert found.multi_queue_format is not None
+    size = len(found.multi_queue_format.signature)
+    return replace(found, security=replace(found.security, signature=bytes(size)))
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-04")
+def test_the_signature_of_the_lists_counts_only_if_it_is_the_only_one() -> None:
+    async def scenario() -> None:
+        async with alice() as (sender, _):
+            for signer in (Meddler(signed_twice), SIGNER):
+                await sender.send([OPEN, OPEN], message(AuthenticationLevel.SIG30, signer=signer))
+                for _copy in range(2):
+                    found = await received(sender, OPEN)
+                    assert found.authentication_level == (5 if signer is SIGNER else 0)
 
     run(scenario())
 

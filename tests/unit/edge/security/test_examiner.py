@@ -88,9 +88,12 @@ def desk() -> Desk:
 
 @pytest.mark.spec("QB-3.1.5.8.3-02", "QB-3.1.5.8.3-03", "QB-3.1.5.8.3-04", "DM-5.1-01")
 @pytest.mark.spec("QB-3.1.5.8.3-16")
-@pytest.mark.parametrize("version", SignatureVersion)
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [(SignatureVersion.MSMQ_1, 1), (SignatureVersion.MSMQ_2, 3), (SignatureVersion.MSMQ_3, 5)],
+)
 def test_a_registered_sender_is_known_by_its_signature(
-    desk: Desk, version: SignatureVersion
+    desk: Desk, version: SignatureVersion, kind: int
 ) -> None:
     facts = desk.facts(signed(plain(), version))
     assert not facts.was_encrypted
@@ -99,12 +102,31 @@ def test_a_registered_sender_is_known_by_its_signature(
         sender_sids=(ALICE,),
         signature=SignatureFact.VALID,
         certificate_digest=certificate_digest(certificate()),
-        signature_version=int(version),
+        signature_version=kind,
         hash_algorithm=HashAlgorithm.SHA512,
     )
     assert desk.last is not None
-    assert peek_signature_version(desk.last.raw) == version
+    assert peek_signature_version(desk.last.raw) == kind
     assert written(desk.message) == written(signed(plain(), version))
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-04")
+@pytest.mark.parametrize(("version", "kind"), [(1, 1), (3, 3), (None, 0)])
+def test_beside_another_signature_that_of_the_lists_counts_for_nothing(
+    desk: Desk, version: int | None, kind: int
+) -> None:
+    both = signed(plain(), SignatureVersion.MSMQ_3)
+    assert desk.facts(both).signature_version == 5
+    assert both.security is not None
+    signature = bytes(256)
+    if version is not None:
+        other = signed(plain(), SignatureVersion(version)).security
+        assert other is not None
+        signature = other.signature
+    both = replace(both, security=replace(both.security, signature=signature))
+    facts = desk.facts(both)
+    expected = SignatureFact.VALID if kind else SignatureFact.INVALID
+    assert (facts.signature_version, facts.signature) == (kind, expected)
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-05")

@@ -373,9 +373,9 @@ def test_handles_are_of_64_bits_and_openness_is_a_boolean() -> None:
         assert await slot(destination, "IMSMQPrivateDestination", "Handle") == handle
         assert await slot(destination, "IMSMQDestination", "IsOpen") == -1
         assert await invoked(destination, "IsOpen") == Variant(VarType.BOOL, 0xFFFF)
-        for none in (0, -1):
-            given = Variant(VarType.I8, none)
-            await slot(destination, "IMSMQPrivateDestination", "Handle", "put", given)
+        for none in (0, -1, 12_345_678):
+            for given in (handle, Variant(VarType.I8, none)):
+                await slot(destination, "IMSMQPrivateDestination", "Handle", "put", given)
             assert await slot(destination, "IMSMQDestination", "IsOpen") == 0
         await queue.call("Close")
         assert await slot(queue, "IMSMQQueue4", "IsOpen2") == 0
