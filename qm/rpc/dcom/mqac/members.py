@@ -19,6 +19,7 @@ from qm.rpc.dcom.mqac.values import (
     MISSING,
     Find,
     Misfit,
+    attached_of,
     body_of,
     fitted,
     python_of,
@@ -41,6 +42,7 @@ _BYTES: Final = frozenset(
 """Properties that hold bytes; an empty variant means none."""
 BODY: Final = "Body"
 _TRANSACTION: Final = "Transaction"
+_INIT_NEW: Final = "InitNew"
 
 
 class Refusal(Exception):
@@ -76,6 +78,8 @@ def argument_of(method: Method, parameter: Parameter, variant: Variant | None, f
     """Return an argument as a Python value. Raises ComError."""
     if method.name == BODY:
         return body_of(variant)
+    if method.name == _INIT_NEW:
+        return attached_of(variant, find)
     if parameter.name == _TRANSACTION:
         return transaction_of(variant, find)
     return python_of(variant, find)

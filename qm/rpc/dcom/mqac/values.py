@@ -142,6 +142,21 @@ def transaction_of(variant: Variant | None, find: Find) -> Any:
     return python_of(variant, find)
 
 
+def attached_of(variant: Variant | None, find: Find) -> Any:
+    """Return what InitNew is given, None for what stands for no object of the caller's: an object
+    that has a transaction already refuses that before it looks at its argument [3.9.4.2.1].
+
+    Raises ComError.
+    """
+    try:
+        value = python_of(variant, find)
+    except ComError as error:
+        if error.status != Hresult.E_INVALIDARG:  # no reference at all
+            raise
+        return None
+    return None if value is MISSING else value
+
+
 def body_of(variant: Variant | None) -> Any:
     """Return a value for Body, with the type that it was put with. Raises ComError E_INVALIDARG."""
     variant = settled_variant(variant)
