@@ -212,7 +212,8 @@ def test_a_send_says_where_and_when(way: Way, service: MSMQService) -> None:
 
 @pytest.mark.spec("AC-3.17.4.1.48-16", "AC-3.17.4.1.48-18", "AC-3.17.4.1.48-20")
 def test_so_does_one_in_a_transaction(service: MSMQService) -> None:
-    way, ids = Way(service, is_transactional=True), []
+    way = Way(service, is_transactional=True)
+    ids: list[bytes] = []
     transaction = MSMQTransactionDispenser(service).BeginTransaction()
     message = MSMQMessage(service)
     for how in (transaction, transaction, MQTRANSACTION.MQ_SINGLE_MESSAGE):
@@ -569,7 +570,12 @@ READS = (
 @pytest.mark.parametrize("name", READS)
 def test_each_read_gives_a_connector_that_it_asked_for(service: MSMQService, name: str) -> None:
     none = "{00000000-0000-0000-0000-000000000000}"
-    for wants, shown in (({}, none), ({WANTS: False}, none), ({WANTS: True}, CONNECTOR)):
+    cases: list[tuple[dict[str, bool], str]] = [
+        ({}, none),
+        ({WANTS: False}, none),
+        ({WANTS: True}, CONNECTOR),
+    ]
+    for wants, shown in cases:
         queue, arguments, _ = reads.ready(service, name, "a", "b", "c")
         found = getattr(queue, name)(**arguments, **wants)
         assert found.ConnectorTypeGuid == shown
