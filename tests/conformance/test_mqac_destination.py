@@ -318,6 +318,11 @@ def test_without_a_directory_no_path_is_found(service: MSMQService) -> None:
         destination.ADsPath = public.ADsPath
     path, there = public.ADsPath, MSMQDestination(service)
     there.ADsPath = path
+    assert path is not None
+    scheme, _, rest = path.partition("//")
+    for other in (f"ldap://{rest}", f"{scheme}//another.{rest}"):  # the same GUID, elsewhere
+        with fails(0xC00E_0003):
+            there.ADsPath = other
     public.Delete()
     with fails(0xC00E_0003):  # nothing is read there any more
         there.ADsPath = path

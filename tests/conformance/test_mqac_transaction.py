@@ -98,7 +98,7 @@ def test_commit_is_synchronous_plain_and_once(service: MSMQService) -> None:
     pair.send(transaction)
     wrong: list[dict[str, Any]] = [
         {"fRetaining": True},
-        *({"grfTC": value} for value in (0, 1, 3, 4)),
+        *({"grfTC": value} for value in {*range(9), 0x12, 0xFFFF_FFFF, -2} - {2}),
         {"grfRM": 1},
     ]
     for each in wrong:

@@ -199,6 +199,7 @@ def test_what_was_found_valid_is_shown_by_its_number(two: Two) -> None:
         found = arrived(reader)
         assert found.ReceivedAuthenticationLevel == number
         assert (found.IsAuthenticated, found.IsAuthenticated2) == (int(number > 0), number > 0)
+        assert (type(found.IsAuthenticated), type(found.IsAuthenticated2)) == (int, bool)
         names = [each for each, value in MQMSGAUTHENTICATION.__members__.items() if value == number]
         assert names == SYNONYMS[number]
 

@@ -45,6 +45,10 @@ def test_certificate_sender_signature_and_key_are_bytes() -> None:
         for name in NAMES:
             assert await bytes_of(message, name) == b""
             await slot(message, NEWEST, name, "put", array_of(VarType.UI1, name.encode()))
+            for wrong in (Variant(VarType.BSTR, "der"), Variant(VarType.I4, 7)):
+                with pytest.raises(ComError) as refused:
+                    await slot(message, NEWEST, name, "put", wrong)
+                assert refused.value.status == 0x8007_0057
         assert [await bytes_of(message, name) for name in NAMES] == [*map(str.encode, NAMES)]
         application = await program.create("MSMQApplication")
         await application.call("RegisterCertificate")
