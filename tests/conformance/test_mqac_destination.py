@@ -77,8 +77,10 @@ def test_a_new_destination_has_no_name_and_is_not_open(service: MSMQService) -> 
     for put, value in (("FormatName", info.FormatName), ("PathName", info.PathName)):
         destination = MSMQDestination(service)
         setattr(destination, put, value)
-        destination.Open()
-        assert destination.IsOpen is True
+        for change, is_open in ((destination.Open, True), (destination.Close, False)):
+            assert destination.IsOpen is not is_open
+            change()
+            assert destination.IsOpen is is_open
 
 
 @pytest.mark.spec("AC-3.12.1-01", "AC-3.12.4.1.6-01", "AC-3.12.4.2.1-01")
