@@ -57,7 +57,6 @@ from qm.client.mqac.variant import (
     to_body,
 )
 from qm.client.signing import new_signer
-from qm.names.guid import guid_text
 from qm.wire.codes import ErrorCode
 from tests.conformance.mqac_world import Way, fails, info_of, made, serving
 
@@ -102,7 +101,10 @@ class Wire:
 # A message of one's own ------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.17.3-01", "AC-3.17.4.1.36-02", "AC-3.17.4.1.38-02", "AC-2.2.2.13-01")
+@pytest.mark.spec(
+    "AC-3.17.3-01", "AC-3.17.4.1.36-02", "AC-3.17.4.1.38-02", "AC-2.2.2.13-01",
+    "DM-3.1.1.12-13",
+)  # fmt: skip
 def test_a_new_message_has_the_defaults(service: MSMQService) -> None:
     message = MSMQMessage(service)
     wanted = {
@@ -133,7 +135,12 @@ def test_a_new_message_names_nothing_but_a_provider(service: MSMQService) -> Non
         "SoapEnvelope": "", "CompoundMessage": b"",
     }  # fmt: skip
     assert {name: getattr(message, name) for name in wanted} == wanted
-    Way(service).through(message)  # refused if it had a part for SRMP
+    way = Way(service)
+    found = way.through(message)  # refused if it had a part for SRMP
+    assert found.Label == ""
+    message.Label = "a label"
+    message.Label = ""
+    assert message.Label == way.through(message).Label == ""
 
 
 @pytest.mark.spec("AC-3.17.4.1-01", "AC-3.17-01")
@@ -217,7 +224,7 @@ def takes(message: MSMQMessage, name: str, good: Sequence[int], bad: Sequence[in
             assert getattr(message, name) == value
 
 
-@pytest.mark.spec("AC-3.17.4.1.3-01", "AC-3.17.4.1.3-02", "AC-3.17.4.1.2-01")
+@pytest.mark.spec("AC-3.17.4.1.3-01", "AC-3.17.4.1.3-02", "AC-3.17.4.1.2-01", "AC-2.2.2.15-01")
 def test_privacy_levels(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
     takes(message, "PrivLevel", (0, 1, 3), (2, 4, 5, -1))
@@ -233,6 +240,13 @@ def test_authentication_levels(way: Way, service: MSMQService) -> None:
     assert message.AuthLevel == 8  # what is asked for
     assert message.ReceivedAuthenticationLevel == 0  # what was done
     assert way.through(MSMQMessage(service)).AuthLevel == 0
+    assert MSMQApplication(service).RegisterCertificate() == 0
+    for level, done in ((2, 1), (4, 3)):
+        message.AuthLevel = level
+        found = way.through(message)
+        assert (message.AuthLevel, message.ReceivedAuthenticationLevel) == (level, done)
+        assert found.Signature
+        assert found.AuthLevel == 0
 
 
 @pytest.mark.spec(
@@ -262,8 +276,9 @@ def test_a_message_says_whether_it_is_to_be_recoverable(service: MSMQService) ->
 
 
 @pytest.mark.spec(
-    "AC-3.17.4.1.12-01", "AC-3.17.4.1.12-02", "AC-3.17.4.1.14-01", "AC-3.17.4.1.14-02"
-)
+    "AC-3.17.4.1.12-01", "AC-3.17.4.1.12-02", "AC-3.17.4.1.14-01", "AC-3.17.4.1.14-02",
+    "AC-2.2.2.12-01",
+)  # fmt: skip
 def test_priorities_and_journals(service: MSMQService) -> None:
     message, wire = MSMQMessage(service), Wire(service)
     takes(message, "Priority", range(8), (-1, 8))
@@ -304,7 +319,7 @@ def test_what_is_not_checked_is_stored(way: Way, service: MSMQService) -> None:
             setattr(message, name, odd)
             assert getattr(message, name) == odd
     tagged = MSMQMessage(service)
-    for tag in (0, -1, 7, 0xFFFF_FFFF):
+    for tag in (0, -1, 7, -(1 << 31), (1 << 31) - 1, 1 << 31, 0xFFFF_FFFF):
         tagged.AppSpecific = tag
         assert tagged.AppSpecific == tag
         assert way.through(tagged).AppSpecific == tag % (1 << 32)
@@ -380,7 +395,20 @@ def test_times_arrive_and_neither_is_raised_to_the_other(way: Way, service: MSMQ
     message.MaxTimeToReachQueue, message.MaxTimeToReceive = 900, 500
     assert way.through(message).MaxTimeToReceive == 500
     message.MaxTimeToReachQueue = -1
-    assert way.through(message).MaxTimeToReceive == 500
+    found = way.through(message)
+    assert (found.MaxTimeToReachQueue, found.MaxTimeToReceive) == (-1, 500)
+    message.MaxTimeToReceive = -1
+    for seconds in (0, 1, 345_600, (1 << 31) - 1):
+        message.MaxTimeToReachQueue = seconds
+        found = way.through(message)
+        assert (found.MaxTimeToReachQueue, found.MaxTimeToReceive) == (seconds, -1)
+    message.MaxTimeToReachQueue = 0
+    for seconds in (60, 345_600, 100_000_000):
+        message.MaxTimeToReceive = seconds
+        message.Send(way.sender)
+        assert wire_of(way).wire.user_header.time_to_be_received == seconds
+        found = way.next()
+        assert (found.MaxTimeToReachQueue, found.MaxTimeToReceive) == (0, seconds)
 
 
 @pytest.mark.spec(
@@ -428,17 +456,23 @@ def test_a_message_that_was_on_its_way_has_two_times(way: Way, service: MSMQServ
 @pytest.mark.spec("AC-3.17.4.1.19-01", "AC-3.17.4.1.19-02")
 def test_the_source_machine_is_named_without_braces(way: Way, service: MSMQService) -> None:
     found = way.through(MSMQMessage(service))
-    assert found.SourceMachineGuid == guid_text(service.manager.identifier)
+    raw = service.manager.identifier  # as packets have it: the first three parts little-endian
+    digits = [part.hex().upper() for part in (raw[3::-1], raw[5:3:-1], raw[7:5:-1])]
+    digits += [raw[8:10].hex().upper(), raw[10:].hex().upper()]
+    assert found.SourceMachineGuid == "-".join(digits)
     assert re.fullmatch("[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", found.SourceMachineGuid)
 
 
-@pytest.mark.spec("AC-3.17.4.1.51-01", "AC-3.17.4.1.52-01", "AC-3.17.4.1.9-01")
+@pytest.mark.spec("AC-3.17.4.1.51-01", "AC-3.17.4.1.52-01", "AC-3.17.4.1.9-01", "AC-2.2.2.13-01")
 def test_extension_and_levels_arrive(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
     message.Extension, message.Trace = b"\x00\x01\xff", 1
     found = way.through(message)
     assert (found.Extension, found.PrivLevel, found.Trace) == (b"\x00\x01\xff", 0, 1)
     assert way.through(MSMQMessage(service)).Trace == 0
+    for extension in (b"", b"\x00", bytes(range(256)) * 4 + b"\x00"):
+        message.Extension = extension
+        assert message.Extension == way.through(message).Extension == extension
 
 
 @pytest.mark.spec("AC-3.17.3-07")
@@ -543,7 +577,20 @@ def test_what_is_not_a_body_s_variant_is_refused(service: MSMQService, value: An
     message.Body = "before"
     with fails(0x8007_0057):
         message.Body = value
-    assert message.Body == "before"
+    assert (message.Body, message.BodyLength) == ("before", 12)
+
+
+@pytest.mark.spec("AC-3.17.4.1.22-03")
+def test_a_send_s_argument_that_is_none_is_refused_alike(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    for target in (None, way.info, "DIRECT=OS:QUORATE\\private$\\q"):
+        with fails(0x8007_0057):
+            message.Send(target)  # type: ignore[arg-type]
+    for transaction in (4, -1, "0", way.sender):
+        with fails(0x8007_0057):
+            message.Send(way.sender, transaction)  # type: ignore[arg-type]
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        way.next()
 
 
 def test_bodies_of_other_senders_are_read() -> None:
@@ -672,10 +719,20 @@ def test_lists_of_queues_arrive(way: Way, service: MSMQService) -> None:
     both = MSMQDestination(service)
     both.FormatName = f"{way.info.FormatName},{other.FormatName}"
     message.Send(both)
+    assert message.Destination is not None
+    assert message.Destination.FormatName == both.FormatName
     found = way.next()
     assert isinstance(found.ResponseDestination, MSMQDestination)
     assert found.ResponseDestination.FormatName == ",".join(names)
     # Each copy names them all (MS-MQDMPR 3.1.1.12, DestinationMultiQueueFormatName).
     assert isinstance(found.Destination, MSMQDestination)
     assert found.Destination.FormatName == both.FormatName
+    for name in ("Destination", "ResponseDestination"):
+        assert getattr(found, name) is not getattr(found, name)
     assert way.through(MSMQMessage(service)).ResponseDestination is None
+    for count in (1, 3):
+        several.FormatName = ",".join([*names, "DIRECT=OS:host\\PRIVATE$\\c"][:count])
+        message.ResponseDestination = several
+        answers = way.through(message).ResponseDestination
+        assert answers is not None
+        assert answers.FormatName == several.FormatName

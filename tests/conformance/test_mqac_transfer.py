@@ -171,7 +171,7 @@ def test_a_transaction_s_id_names_the_computer_that_sent(two: Two) -> None:
     assert two.near.manager.identifier != two.far.manager.identifier
 
 
-@pytest.mark.spec("AC-3.17.4.1.48-16", "MQ-2.2.19.2-07")
+@pytest.mark.spec("AC-3.17.4.1.48-16", "MQ-2.2.19.2-07", "AC-3.17.4.1.19-01")
 def test_a_message_that_is_sent_on_comes_from_where_that_is_done(two: Two) -> None:
     info, other = made(two.far), made(two.far)
     MSMQMessage(two.near).Send(opened(two.from_near(info), SEND))

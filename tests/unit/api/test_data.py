@@ -647,7 +647,7 @@ def test_the_copies_of_a_message_have_a_limit_together() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.2.19.3-11", "MQ-2.2.18.1.6-09", "MQ-2.2.18.1.6-04")
+@pytest.mark.spec("MQ-2.2.19.3-11", "MQ-2.2.18.1.6-09", "MQ-2.2.18.1.6-04", "DM-3.1.1.12-06")
 def test_connectors_choose_defined_classes_and_those_of_the_custom_mask() -> None:
     defined = [0x0001, 0x0002, 0x00FF, 0x4000, *range(0x8000, 0x8008), *range(0x8009, 0x800C)]
     defined += [0xC000, 0xC001, 0xC002, 0xC004]

@@ -101,13 +101,25 @@ def test_each_of_eight_priorities_has_its_place_in_the_lookup_identifier(world: 
 
 
 @pytest.mark.spec("DM-3.1.1.12-43")
+@pytest.mark.parametrize("is_asking", [False, True], ids=["by column", "one by one"])
 @pytest.mark.parametrize("connector_type", [bytes(16), b"K" * 16, b"\xff" * 16])
-def test_a_connector_type_changes_nothing(world: World, connector_type: bytes) -> None:
+def test_a_connector_type_changes_nothing(
+    world: World, connector_type: bytes, is_asking: bool
+) -> None:
     orders = world.create("orders")
-    assert world.arrive(packet(1), packet(2, connector_type=connector_type)) == [ACCEPTED] * 2
-    plain, connected = world.positions(orders).values()
-    assert connected.flags == plain.flags
-    assert world.messages(orders)[1].user_header.connector_type == connector_type
+    asked = asking(AcknowledgeFlags.PA) | {"admin_queue": direct("admin")} if is_asking else {}
+    raw = packet(2, connector_type=connector_type, **asked)
+    assert world.arrive(packet(1, **asked), raw) == [ACCEPTED] * 2
+    for number, more in enumerate(({}, {"connector_type": connector_type}), start=3):
+        own = packet(number, **asked, **more)
+        assert world.client(str(number)).send("DIRECT=OS:vhost\\orders", raw=own).status == 0
+    positions = [*world.positions(orders).values()]
+    for plain, connected in (positions[:2], positions[2:]):
+        assert connected.flags == plain.flags
+        assert connected.state == plain.state == PositionState.AVAILABLE
+        assert connected.deadline_ms == plain.deadline_ms == 0
+    for message in world.messages(orders)[1::2]:
+        assert message.user_header.connector_type == connector_type
 
 
 @pytest.mark.parametrize(
@@ -303,6 +315,28 @@ def test_too_late_to_reach_the_queue(world: World, is_asking: bool) -> None:
     ]
     arrived = [one.message_ordinal for one in world.positions(orders).values()]
     assert arrived == [2, 3, 4]
+    world.tick(86_400_000)  # what has arrived is not in transit
+    assert [one.message_ordinal for one in world.positions(orders).values()] == arrived
+
+
+@pytest.mark.spec("DM-3.1.1.12-34", "DM-3.1.1.12-35")
+def test_what_is_sent_here_is_not_in_transit_and_waits_for_its_time(world: World) -> None:
+    orders = world.create("orders")
+    client = world.client()
+    times: tuple[dict[str, int], ...] = (
+        {"time_to_reach_queue": 10},
+        {"time_to_be_received": 20, "sent_time": NOW_S - 5},
+        {"time_to_be_received": 20, "sent_time": NOW_S, "time_to_reach_queue": 10},
+        {},
+    )
+    for fields in times:
+        raw = packet(0, **fields)  # type: ignore[arg-type]
+        assert client.send("DIRECT=OS:vhost\\orders", raw=raw).status == 0
+    deadlines = [one.deadline_ms for one in world.positions(orders).values()]
+    assert deadlines == [0, NOW_MS + 15_000, NOW_MS + 20_000, 0]
+    for passed_ms, left in ((14_999, 4), (1, 3), (4_999, 3), (1, 2), (86_400_000, 2)):
+        world.tick(passed_ms)
+        assert len(world.positions(orders)) == left
 
 
 @pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")
@@ -319,15 +353,27 @@ def test_no_time_to_be_received_ends_at_once_and_an_infinite_one_never(world: Wo
 
 
 @pytest.mark.spec("DM-3.1.1.12-35")
-def test_time_to_be_received_is_absolute_and_may_be_over_at_once(world: World) -> None:
+@pytest.mark.parametrize("is_asking", [False, True], ids=["by column", "one by one"])
+def test_time_to_be_received_is_absolute_and_may_be_over_at_once(
+    world: World, is_asking: bool
+) -> None:
     orders = world.create("orders")
-    over = packet(1, time_to_be_received=5, sent_time=NOW_S - 5)
-    alive = packet(2, time_to_be_received=6, sent_time=NOW_S - 5)
-    verdicts, applied = world.arrive_applied(over, alive)
-    assert verdicts == [ACCEPTED, ACCEPTED]
-    assert effects(applied)[:2] == [(EffectKind.ARRIVED, orders), (EffectKind.EXPIRED, orders)]
-    (position,) = world.positions(orders).values()
-    assert position.deadline_ms == NOW_MS + 1000
+    asked = asking(AcknowledgeFlags.PA) | {"admin_queue": direct("admin")} if is_asking else {}
+    over = packet(1, time_to_be_received=5, sent_time=NOW_S - 5, **asked)
+    alive = packet(2, time_to_be_received=6, sent_time=NOW_S - 5, **asked)
+    ever = packet(3, time_to_be_received=0xFFFF_FFFF, sent_time=NOW_S - 5, **asked)
+    verdicts, applied = world.arrive_applied(over, alive, ever)
+    assert verdicts == [ACCEPTED] * 3
+    ended = [key[0] for key in effects(applied)]
+    assert ended.count(EffectKind.EXPIRED) == 1
+    if not is_asking:
+        assert effects(applied)[:2] == [
+            (EffectKind.ARRIVED, orders),
+            (EffectKind.EXPIRED, orders),
+        ]
+    position, kept = world.positions(orders).values()
+    assert (position.message_ordinal, position.deadline_ms) == (2, NOW_MS + 1000)
+    assert (kept.message_ordinal, kept.deadline_ms) == (3, 0)
     deadlines = [key for table, key, _ in world.state.rows() if table == Table.DEADLINE]
     assert len(deadlines) == 1
 
