@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from qm.client.message import Message
 from qm.client.signing import AuthenticationLevel, new_signer, version_of
 from qm.names.guid import guid_text
 from qm.pb import data_pb2
@@ -97,6 +98,36 @@ def test_nothing_is_asked_for(bare: Bare) -> None:
     assert packet.properties.flags == 0
 
 
+@pytest.mark.spec(
+    "DM-3.1.1.12-06", "DM-3.1.1.12-14", "DM-3.1.1.12-23", "DM-3.1.1.12-26", "DM-3.1.1.12-43"
+)
+def test_nor_does_the_client_ask_for_anything_by_itself() -> None:
+    given = Message().properties()
+    told(given, {"message_class": 0, "trace": False, "tracing_queue": b"", "correlation_id": b""})
+    told(given, {"acknowledgements": 0, "administration_queue": "", "connector_type": b""})
+    times = ("time_to_reach_queue_s", "time_to_be_received_s")
+    assert not any(given.HasField(name) for name in times)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("DM-3.1.1.12-34", "DM-3.1.1.12-35")
+def test_times_that_are_given_are_kept() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            for reach, life in ((7, 600), (0, 601), (0xFFFF_FFFF, 602), (1, 0xFFFF_FFFF)):
+                times = {"time_to_reach_queue_s": reach, "time_to_be_received_s": life}
+                await client.send(ORDERS, b"", **times)
+                batch = (await client.receive(queue)).messages
+                told(batch.properties[0], times)
+                raw = bytes(batch.packets)
+                packet = parse_user_message(raw, 0, len(raw))[0]
+                assert packet.time_to_reach_queue == reach
+                assert packet.user_header.time_to_be_received == life
+
+    run(scenario())
+
+
 @pytest.mark.spec("DM-3.1.1.12-10", "DM-3.1.1.12-11", "DM-3.1.1.12-39", "DM-3.1.1.12-40")
 def test_nothing_is_protected_and_nobody_is_named(bare: Bare) -> None:
     properties, packet = bare
@@ -106,7 +137,9 @@ def test_nothing_is_protected_and_nobody_is_named(bare: Bare) -> None:
     assert packet.security is None
 
 
-@pytest.mark.spec("DM-3.1.1.12-22", "DM-3.1.1.12-23", "DM-3.1.1.12-24", "DM-3.1.1.12-06")
+@pytest.mark.spec(
+    "DM-3.1.1.12-22", "DM-3.1.1.12-23", "DM-3.1.1.12-24", "DM-3.1.1.12-06", "DM-3.1.1.12-43"
+)
 def test_what_is_said_arrives_as_it_was_said() -> None:
     given: dict[str, Any] = {
         "body_type": 0x2011,

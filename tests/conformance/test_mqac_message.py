@@ -545,6 +545,7 @@ CLSID = bytes(range(16))
         ("Grüße", VT_BSTR, 10),
         ("half a pair: \ud83d", VT_BSTR, 28),
         (b"\x00\xff", VT_BYTES, 2),
+        (b"\xff" * 70_000, VT_BYTES, 70_000),
         (PersistedObject(CLSID, b"state"), VT_STREAMED_OBJECT, 21),
         (Typed(VT_DISPATCH, PersistedObject(CLSID, b"")), VT_STREAMED_OBJECT, 16),
     ],

@@ -6,12 +6,25 @@ import queue as queues
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
-from qm.client.mqac import MSMQEvent, MSMQMessage, MSMQQueue, MSMQService
+from qm.client.errors import MqError
+from qm.client.mqac import MSMQApplication, MSMQEvent, MSMQMessage, MSMQQueue, MSMQService
 from qm.client.mqac.constants import MQACCESS
+from qm.client.signing import new_signer
 from qm.wire.codes import ErrorCode
+from qm.wire.packets.user_message import UserMessage
 from tests.conformance.mqac_reads import body, filled
-from tests.conformance.mqac_world import RECEIVE, SEND, fails, made, opened, serving
+from tests.conformance.mqac_world import (
+    RECEIVE,
+    SEND,
+    fails,
+    info_of,
+    made,
+    opened,
+    serving,
+)
+from tests.conformance.test_mqac_retrieved import Changing, signing
 
 E = ErrorCode
 FIRST, CURRENT, NEXT = range(3)
@@ -85,3 +98,52 @@ def test_a_transaction_s_number_says_how_a_message_is_sent(service: MSMQService)
         assert (found.IsFirstInTransaction, found.IsLastInTransaction) == (is_single, is_single)
         with fails(NOTHING):
             opened(info, RECEIVE).Receive(number, ReceiveTimeout=0)
+
+
+@pytest.mark.spec("AC-2.2.2.4-01", "AC-2.2.2.6-01", "AC-2.2.2.7-01")
+def test_the_numbers_of_a_queue_are_read_as_they_were_put(service: MSMQService) -> None:
+    info = made(service)
+    for name, numbers in (
+        ("Journal", (1, 0)),
+        ("Authenticate", (1, 0)),
+        ("PrivLevel", (0, 2, 1)),
+    ):
+        for number in numbers:
+            setattr(info, name, number)
+            assert getattr(info, name) == number
+            info.Update()
+            assert getattr(info_of(service, name=info.FormatName or ""), name) == number
+
+
+def forged(packet: UserMessage) -> UserMessage:
+    """Another body, under the same signature."""
+    properties = structs.replace(packet.properties, message_body=b"forged")
+    return structs.replace(packet, properties=properties)
+
+
+@pytest.mark.spec("AC-2.2.2.6-01")
+def test_an_authenticating_queue_takes_here_too_what_is_signed_alone(service: MSMQService) -> None:
+    signer = new_signer("admin", 1024, 1)
+    assert MSMQApplication(service).RegisterCertificate(1, signer.certificate) == 0
+    right = signing(service, signer)
+    wrong = signing(service, Changing(signer, forged))
+    info = made(service)
+    reader = opened(info, RECEIVE)
+    for number in (1, 0):
+        info.Authenticate = number
+        info.Update()
+        for program, level in ((right, 0), (wrong, 4), (right, 4)):
+            message = MSMQMessage(program)
+            message.Body, message.AuthLevel = "body", level
+            is_right = program is right and level > 0
+            sender = opened(info_of(program, name=info.FormatName or ""), SEND)
+            if is_right or not number:
+                message.Send(sender)
+                found = reader.Receive(ReceiveTimeout=0)
+                assert found is not None
+                assert found.IsAuthenticated == is_right
+            else:
+                with pytest.raises(MqError):
+                    message.Send(sender)
+            with fails(NOTHING):
+                reader.Receive(ReceiveTimeout=0)

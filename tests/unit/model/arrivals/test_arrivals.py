@@ -455,7 +455,7 @@ def test_only_who_may_write_may_send(world: World) -> None:
     assert world.arrive(packet(2), facts=alice) == [ACCEPTED]
 
 
-@pytest.mark.spec("DM-3.1.1.2-08")
+@pytest.mark.spec("DM-3.1.1.2-08", "AC-2.2.2.6-01")
 @pytest.mark.parametrize(
     ("signature", "authentication", "verdict"),
     [
@@ -464,6 +464,7 @@ def test_only_who_may_write_may_send(world: World) -> None:
         (SignatureFact.VALID, True, ACCEPTED),
         (SignatureFact.VALID, False, ACCEPTED),
         (SignatureFact.INVALID, False, MessageClass.NACK_BAD_SIGNATURE),
+        (SignatureFact.INVALID, True, MessageClass.NACK_BAD_SIGNATURE),
         (SignatureFact.UNVERIFIED, False, MessageClass.NACK_BAD_SIGNATURE),
         (SignatureFact.UNVERIFIED, True, MessageClass.NACK_BAD_SIGNATURE),
     ],
@@ -476,7 +477,7 @@ def test_signatures(
     assert world.arrive(packet(1), facts=facts) == [verdict]
 
 
-@pytest.mark.spec("DM-3.1.1.2-09", "MQ-2.3.1.12-01")
+@pytest.mark.spec("DM-3.1.1.2-09", "MQ-2.3.1.12-01", "AC-2.2.2.7-01")
 @pytest.mark.parametrize(
     ("privacy_level", "was_encrypted", "is_accepted"),
     [
@@ -491,6 +492,7 @@ def test_signatures(
 def test_bodies_are_protected_as_the_queue_demands(
     world: World, privacy_level: int, was_encrypted: bool, is_accepted: bool
 ) -> None:
+    assert [*QueuePrivacyLevel] == [0, 1, 2]
     world.create("orders", privacy_level=int(privacy_level))
     world.create("exact", privacy_level=int(privacy_level), transactional=True)
     expected = ACCEPTED if is_accepted else MessageClass.NACK_BAD_ENCRYPTION

@@ -306,6 +306,44 @@ def test_tracing_and_lists_of_queues() -> None:
         assert again(message) == message
 
 
+@pytest.mark.spec("DM-3.1.1.12-21")
+def test_a_signature_of_several_destinations_stands_in_the_list_of_them() -> None:
+    assert Message().multiple_destination_signature == b""
+    name = "DIRECT=OS:far\\q"
+    for names in (
+        {"destination_multi_queue_format_name": (name, name)},
+        {"administration_multi_queue_format_name": (name,)},
+        {"response_multi_queue_format_name": (name,)},
+    ):
+        unsigned = packet_of(with_(**names)).multi_queue_format
+        assert unsigned is not None
+        assert unsigned.signature == b""
+        signed = with_(multiple_destination_signature=b"several", sender_identifier=b"S", **names)
+        packet = packet_of(signed)
+        assert packet.multi_queue_format is not None
+        assert packet.multi_queue_format.signature == b"several"
+        assert packet.security is not None
+        assert packet.security.signature == b""
+        assert again(signed) == signed
+
+
+@pytest.mark.spec("MQ-2.2.20.6-07")
+def test_another_provider_is_named_and_is_not_the_default_one() -> None:
+    signed = with_(signature=b"signed", sender_certificate=b"C")
+    own = packet_of(signed).security
+    assert own is not None
+    assert (own.is_default_provider, own.provider_info) == (True, b"")
+    for kind, name in ((1, "Another"), (24, PROVIDER_BASE), (24, "Another")):
+        foreign = msgspec.structs.replace(
+            signed, authentication_provider_type=kind, authentication_provider_name=name
+        )
+        security = packet_of(foreign).security
+        assert security is not None
+        assert not security.is_default_provider
+        assert security.provider_info == bytes([kind, 0, 0, 0]) + f"{name}\0".encode("utf-16-le")
+        assert again(foreign) == foreign
+
+
 @pytest.mark.spec(
     "DM-3.1.7.1.30-03", "DM-3.1.7.1.32-06", "DM-3.1.7.1.32-08", "DM-3.1.7.1.31-04", "DM-3.1.1.12-45"
 )
