@@ -497,12 +497,17 @@ def test_what_was_asked_of_a_send_does_not_arrive(way: Way, service: MSMQService
     "AC-3.17.4.1.36-01", "AC-3.17.4.1.37-01", "AC-3.17.4.1.38-01", "AC-3.17.4.1.39-01"
 )
 def test_algorithms_are_kept(way: Way, service: MSMQService) -> None:
-    message = MSMQMessage(service)
-    message.HashAlgorithm = MQCALG.MQMSG_CALG_MD5
-    message.EncryptAlgorithm = MQCALG.MQMSG_CALG_RC2
-    found = way.through(message)
-    assert found.HashAlgorithm == MQCALG.MQMSG_CALG_MD5
-    assert found.EncryptAlgorithm == MQCALG.MQMSG_CALG_RC2
+    hashes = {"MD2": 0x8001, "MD4": 0x8002, "MD5": 0x8003, "SHA": 0x8004, "SHA1": 0x8004}
+    ciphers = {"RC2": 0x6602, "RC4": 0x6801}
+    for property_name, numbers in (("HashAlgorithm", hashes), ("EncryptAlgorithm", ciphers)):
+        for name, number in numbers.items():
+            message, wire = MSMQMessage(service), Wire(service)
+            setattr(message, property_name, MQCALG[f"MQMSG_CALG_{name}"])
+            assert getattr(message, property_name) == number
+            stored = wire.through(message).wire.properties
+            kept = (stored.hash_algorithm, stored.encryption_algorithm)
+            assert number == kept[property_name == "EncryptAlgorithm"]
+            assert getattr(way.through(message), property_name) == number
 
 
 @pytest.mark.spec("QB-6-01")

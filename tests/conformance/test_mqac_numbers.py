@@ -147,3 +147,26 @@ def test_an_authenticating_queue_takes_here_too_what_is_signed_alone(service: MS
                     message.Send(sender)
             with fails(NOTHING):
                 reader.Receive(ReceiveTimeout=0)
+
+
+@pytest.mark.spec("AC-2.2.2.3-01")
+def test_an_access_s_number_says_what_may_be_done(service: MSMQService) -> None:
+    info = filled(service, "a", "b")
+    receiver, sender, looker = (info.Open(MQACCESS(number), 0) for number in (1, 2, 0x20))
+    assert [queue.Access for queue in (receiver, sender, looker)] == [1, 2, 0x20]
+    assert body(receiver.Peek(ReceiveTimeout=0)) == body(looker.Peek(ReceiveTimeout=0)) == "a"
+    for queue in (sender, looker):
+        with fails(E.MQ_ERROR_ACCESS_DENIED):
+            queue.Receive(ReceiveTimeout=0)
+    with fails(E.MQ_ERROR_ACCESS_DENIED):
+        sender.Peek(ReceiveTimeout=0)
+    for queue in (receiver, looker):
+        with fails(E.MQ_ERROR_ACCESS_DENIED):
+            MSMQMessage(service).Send(queue)
+    assert body(receiver.Receive(ReceiveTimeout=0)) == "a"
+    MSMQMessage(service).Send(sender)
+    assert body(receiver.Receive(ReceiveTimeout=0)) == "b"
+    assert receiver.Receive(ReceiveTimeout=0) is not None
+    for number in (0, 3, 0x21, 0x80, 0x82):
+        with fails(E.MQ_ERROR_UNSUPPORTED_ACCESS_MODE):
+            info.Open(MQACCESS(number), 0)
