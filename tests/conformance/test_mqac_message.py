@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from time import tzset
 from typing import Any
 
 import pytest
@@ -154,9 +155,18 @@ def test_every_getter_answers_before_and_after_a_send_and_a_read(
     ]
     assert len(names) > 50
     message = MSMQMessage(service)
-    for each in (message, way.through(message), message):
+
+    def answers(each: MSMQMessage) -> None:
         for name in names:
             getattr(each, name)
+
+    answers(message)
+    found = way.through(message)
+    answers(message)
+    answers(found)
+    message.Send(way.sender)
+    bare = way.next(WantBody=False)
+    answers(bare)
     # What an object has beside its message: what is asked of Send, caches, and parts for SRMP.
     assert isinstance(service.manager, ClusterManager)
     signer = new_signer("somebody", 1024, 1)
@@ -255,8 +265,8 @@ def test_authentication_levels(way: Way, service: MSMQService) -> None:
 )  # fmt: skip
 def test_delivery_trace_and_both_journals(way: Way, service: MSMQService) -> None:
     message = MSMQMessage(service)
-    takes(message, "Delivery", (0, 1), (2, -1))
-    takes(message, "Trace", (0, 1), (2, -1))
+    takes(message, "Delivery", (0, 1), (2, 3, 256, -1))
+    takes(message, "Trace", (0, 1), (2, 3, 256, -1))
     for value in (0, 1):
         message.Delivery = message.Trace = value
         found = way.through(message)
@@ -419,6 +429,9 @@ def test_identity_and_times_of_a_message(way: Way, service: MSMQService) -> None
     message.Send(way.sender)
     first = message.Id
     message.Send(way.sender)
+    assert message.SentTime is not None
+    assert abs((message.SentTime - datetime.now(UTC)).total_seconds()) < 300
+    assert message.ArrivedTime is None
     assert len(first) == len(message.Id) == 20
     assert first[:16] == message.Id[:16] == service.manager.identifier
     assert first[16:] != message.Id[16:]
@@ -438,7 +451,18 @@ def test_identity_and_times_of_a_message(way: Way, service: MSMQService) -> None
     assert way.through(reply).CorrelationId == first
 
 
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The program's own time zone is not UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "JST-9")
+        tzset()
+        yield
+    tzset()
+
+
 @pytest.mark.spec("AC-3.17.4.1.40-01", "AC-3.17.4.1.41-01")
+@pytest.mark.usefixtures("in_tokyo")
 def test_a_message_that_was_on_its_way_has_two_times(way: Way, service: MSMQService) -> None:
     MSMQMessage(service).Send(way.sender)
     sent = wire_of(way)
@@ -449,7 +473,8 @@ def test_a_message_that_was_on_its_way_has_two_times(way: Way, service: MSMQServ
     found = MSMQMessage.received(
         service, later, wants_destination=False, wants_body=True, wants_connector=False
     )
-    assert found.SentTime == datetime.fromtimestamp(sent.sent_time_s, UTC)
+    assert found.SentTime == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=sent.sent_time_s)
+    assert abs((found.SentTime - datetime.now(UTC)).total_seconds()) < 300
     assert found.ArrivedTime == found.SentTime + timedelta(minutes=1)
 
 
@@ -683,7 +708,11 @@ def test_queues_are_put_by_reference_and_taken_back(way: Way, service: MSMQServi
         setattr(message, name, None)
         assert getattr(message, name) is None
     are_put_as_they_stand(way, ("ResponseQueueInfo", "AdminQueueInfo"))
-    found = way.through(MSMQMessage(service), WantDestinationQueue=True)
+    own = MSMQMessage(service)
+    assert own.DestinationQueueInfo is None
+    found = way.through(own, WantDestinationQueue=True)
+    assert own.DestinationQueueInfo is not None
+    assert own.DestinationQueueInfo.FormatName == way.info.FormatName
     assert found.DestinationQueueInfo is not None
     assert found.DestinationQueueInfo.QueueGuid == way.info.QueueGuid
     are_refreshed(found, ("DestinationQueueInfo",), way.info)
