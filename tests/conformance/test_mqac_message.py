@@ -419,6 +419,10 @@ def test_times_arrive_and_neither_is_raised_to_the_other(way: Way, service: MSMQ
         assert wire_of(way).wire.user_header.time_to_be_received == seconds
         found = way.next()
         assert (found.MaxTimeToReachQueue, found.MaxTimeToReceive) == (0, seconds)
+    message.MaxTimeToReceive = 0
+    message.Send(way.sender)
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):  # it was over at once
+        way.next()
 
 
 @pytest.mark.spec(
