@@ -25,6 +25,9 @@ CLEANUP_AFTER_S: Final = 300.0
 class WaitingRead(Protocol):
     """A read that has no answer yet."""
 
+    cursor: int
+    """At which it waits; 0: at none."""
+
     def cancel(self) -> None:
         """End it as cancelled."""
 
@@ -32,7 +35,8 @@ class WaitingRead(Protocol):
 class BegunPeek(WaitingRead):
     """A peek that does not wait yet: it learns first what is current."""
 
-    def __init__(self) -> None:
+    def __init__(self, cursor: int) -> None:
+        self.cursor = cursor
         self.is_cancelled = False
 
     @override
@@ -93,8 +97,13 @@ class OpenedQueue:
         return number
 
     def close_cursor(self, number: int) -> bool:
-        """Close a cursor; whether there was one."""
-        return self._cursors.pop(number, None) is not None
+        """Close a cursor, and end what waits at it; whether there was one."""
+        if self._cursors.pop(number, None) is None:
+            return False
+        for read in list(self.reads.values()):
+            if read.cursor == number:
+                read.cancel()
+        return True
 
     def cursor(self, number: int) -> Cursor | None:
         """Return a cursor of this handle."""

@@ -77,6 +77,7 @@ class PendingRead:
         finish: Finish,
         *,
         look: Look | None,
+        cursor: int = 0,
         is_transactional: bool = False,
     ) -> None:
         """`selector`: what a destructive read wants now, None for a status at once. `look`: what a
@@ -84,6 +85,7 @@ class PendingRead:
         """
         self.opened = opened
         self.request = request
+        self.cursor = cursor
         self.is_transactional = is_transactional
         self._waits = waits
         self._selector = selector

@@ -275,7 +275,7 @@ class RemoteRead:
         if given.action in (RECEIVE, *LOOKUP_RECEIVE):
             self._begin(call, given, opened, cursor, None, is_transactional)
             return None
-        begun = BegunPeek()
+        begun = BegunPeek(given.cursor)
         opened.reads[given.request] = begun
         call.on_end = lambda is_awaited: begun.cancel()
         return self._peek(call, given, opened, begun, is_transactional)
@@ -324,6 +324,7 @@ class RemoteRead:
             given.timeout_ms,
             partial(self._finish, call, given, cursor),
             look=look,
+            cursor=given.cursor,
             is_transactional=is_transactional,
         )
         opened.reads[given.request] = read
