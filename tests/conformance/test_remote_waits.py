@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from qm.pb import control_pb2
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import StartOut
 from tests.cluster.harness import until
@@ -28,7 +29,7 @@ from tests.unit.rpc.reading import (
 from tests.unit.rpc.test_remote_read import in_world, waits
 
 CANCELLED, TIMEOUT, RECEIVED = 0xC00E_0008, 0xC00E_001B, 0xC00E_001D
-TRANSACTION_USAGE = 0xC00E_0050
+NOT_AVAILABLE, TRANSACTION_USAGE = 0xC00E_004B, 0xC00E_0050
 NT_INVALID_HANDLE = 0xC000_0008
 SHORT_MS = 40
 LONG_MS = 60_000
@@ -262,6 +263,36 @@ def test_a_wait_has_its_time_and_one_without_end_has_none() -> None:
         assert not any(one.done() for one in forever)
         await client.send(ORDERS, b"one", b"two")
         assert [body(await one) for one in forever] == [b"one", b"one", b"one", b"two"]
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.14-01", "DM-3.1.7.1.15-01", "DM-3.1.7.3.1-01", "DM-3.1.7.1.6-02")
+def test_nothing_is_read_in_a_queue_that_is_gone() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        reader = await world.reader()
+        handle = await reader.open()
+        cursor, unread = await new_cursor(reader, handle), await new_cursor(reader, handle)
+        assert body(await reader.start(handle, PEEK_CURRENT, cursor=cursor)) == b"one"
+        await client.queues.DeleteQueue(
+            control_pb2.DeleteQueueRequest(queue=control_pb2.QueueName(name=ORDERS))
+        )
+        for timeout_ms in (0, INFINITE):
+            for action, at in (
+                (PEEK_CURRENT, 0),
+                (PEEK_CURRENT, unread),
+                (PEEK_CURRENT, cursor),
+                (PEEK_NEXT, cursor),
+                (RECEIVE, 0),
+                (RECEIVE, unread),
+                (RECEIVE, cursor),
+            ):
+                start = reader.start(handle, action, cursor=at, timeout_ms=timeout_ms)
+                found = await asyncio.wait_for(start, LONG_MS / 1000)
+                seen = (hex(found.status), found.sections)
+                assert seen == (hex(NOT_AVAILABLE), None), (hex(action), at, timeout_ms)
+        assert await reader.close(handle) == 0
 
     in_world(scenario)
 

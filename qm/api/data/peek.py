@@ -181,4 +181,8 @@ class Peeking:
         return status, positions
 
     def _at(self, queue_id: int, key: int) -> PositionInfo | None:
-        return peek(self._cluster.view, queue_id, Selector(SelectorKind.EXACT, key))[1]
+        """Return what is available at a key. Raises MsmqError QUEUE_NOT_AVAILABLE."""
+        status, found = peek(self._cluster.view, queue_id, Selector(SelectorKind.EXACT, key))
+        if status == ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE:
+            raise MsmqError(status)
+        return found

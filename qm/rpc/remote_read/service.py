@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from qm.api.convert.outcomes import numbers_of
-from qm.api.gate.errors import ApiError, LimitReached, MsmqError, QuotaReached
+from qm.api.gate.errors import ApiError, LimitReached, MsmqError, QuotaReached, check
 from qm.api.propose.control_once import UNNUMBERED
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.messages.cursors import START, Cursor, CursorAnswer
@@ -340,28 +340,37 @@ class RemoteRead:
         if cursor is None:
             return lambda: self._select(queue_id, selector)
 
+        def behind(key: int) -> tuple[int, PositionInfo | None]:
+            kind = SelectorKind.FIRST if key < 0 else SelectorKind.AFTER
+            return self._select(queue_id, Selector(kind, max(key, 0)))
+
         def seek(after: int) -> int | None:
-            kind = SelectorKind.FIRST if after < 0 else SelectorKind.AFTER
-            found = self._select(queue_id, Selector(kind, max(after, 0)))[1]
+            status, found = behind(after)
+            check(status)
             return None if found is None else found.lookup_identifier
 
-        def at(key: int) -> PositionInfo | None:
-            return self._select(queue_id, Selector(SelectorKind.EXACT, key))[1]
+        def is_available(key: int) -> bool:
+            status, found = self._current(queue_id, key)
+            if status == ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE:
+                raise MsmqError(status)
+            return found is not None
 
         if given.action == PEEK_NEXT:
             answer = cursor.get_next_message_for_peek(seek)
         else:
-            answer = cursor.get_message_for_peek(seek, lambda key: at(key) is not None)
+            answer = cursor.get_message_for_peek(seek, is_available)
         if answer in _CURSOR_STATUS:
             raise MsmqError(_CURSOR_STATUS[answer])
         if answer is CursorAnswer.SUCCEEDED:
-            return lambda: (MQ_OK, at(cursor.key))
+            return lambda: self._current(queue_id, cursor.key)
+        return lambda: behind(cursor.key)
 
-        def after() -> tuple[int, PositionInfo | None]:
-            key = seek(cursor.key)
-            return MQ_OK, None if key is None else at(key)
-
-        return after
+    def _current(self, queue_id: int, key: int) -> tuple[int, PositionInfo | None]:
+        """Return what a peek sees at a cursor's key; whatever it cannot see is received already."""
+        status, found = self._select(queue_id, Selector(SelectorKind.EXACT, key))
+        if status and status != ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE:
+            status = ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+        return status, found
 
     def _select(self, queue_id: int, selector: Selector) -> tuple[int, PositionInfo | None]:
         return peek(self._ports.cluster.view, queue_id, selector)
