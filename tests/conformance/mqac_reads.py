@@ -16,11 +16,15 @@ from qm.client.mqac import (
     MSMQService,
     MSMQTransactionDispenser,
 )
-from qm.client.mqac.constants import E_INVALIDARG, MQTRANSACTION, OLE_E_BLANK
-from qm.wire.codes import ErrorCode
-from tests.conformance.mqac_world import PEEK, SEND, fails, info_of, made, opened
+from qm.client.mqac.constants import MQACCESS, MQTRANSACTION
+from tests.conformance.mqac_world import PEEK, RECEIVE, SEND, fails, info_of, made, opened
 
-E = ErrorCode
+INVALID_PARAMETER, INVALID_HANDLE = 0xC00E_0006, 0xC00E_0007
+IO_TIMEOUT, ILLEGAL_CURSOR_ACTION = 0xC00E_001B, 0xC00E_001C
+ALREADY_RECEIVED, ACCESS_DENIED, NOT_FOUND = 0xC00E_001D, 0xC00E_0025, 0xC00E_0088
+OLE_E_BLANK, E_INVALIDARG = 0x8004_0007, 0x8007_0057
+ADMIN = MQACCESS.MQ_ADMIN_ACCESS
+INFINITE = 0xFFFF_FFFF
 WAIT_S = 20
 AT_ONCE_S = 1.0
 BLOCKED_S = 0.1
@@ -129,30 +133,46 @@ def is_guarded(service: MSMQService, name: str) -> None:
     if takes(name, "LookupId"):
         for queue in (MSMQQueue(service), closed, *wrong_access, good):
             for none in (0, "0"):
-                with fails(E.MQ_ERROR_INVALID_PARAMETER):
+                with fails(INVALID_PARAMETER):
                     getattr(queue, name)(none)
     with fails(OLE_E_BLANK):
         getattr(MSMQQueue(service), name)(**arguments(name))
-    with fails(E.MQ_ERROR_INVALID_HANDLE):
+    with fails(INVALID_HANDLE):
         getattr(closed, name)(**arguments(name))
     for queue in wrong_access:
-        with fails(E.MQ_ERROR_ACCESS_DENIED):
+        with fails(ACCESS_DENIED):
             getattr(queue, name)(**arguments(name))
         queue.Close()
-        with fails(E.MQ_ERROR_INVALID_HANDLE):  # closed comes before access
+        with fails(INVALID_HANDLE):  # closed comes before access
             getattr(queue, name)(**arguments(name))
 
 
 def may_be_read(service: MSMQService, name: str) -> None:
-    """Peeks need peek access or more, receives need receive access."""
-    accesses = [PEEK] if not name.startswith("R") else []
-    for access in accesses:
-        info = filled(service, "a", "b", "c")
-        queue = opened(info, access)
-        ids = [message.LookupId for message in walk(queue)]
+    """Peeks need peek access or more, receives need receive access; an administrator's do, too,
+    which are to what waits for another queue manager.
+    """
+    is_receive = name.startswith("R")
+    for access in (RECEIVE, PEEK, RECEIVE | ADMIN, PEEK | ADMIN):
+        far = f"DIRECT=TCP:127.255.255.254\\private$\\{name}{access}"
+        info = info_of(service, name=far) if access & ADMIN else made(service)
+        for text in ("a", "b", "c"):
+            message = MSMQMessage(service)
+            message.Body = text
+            message.Send(opened(info, SEND))
+        queue, look = opened(info, access), opened(info, PEEK | access & ADMIN)
+        ids = [message.LookupId for message in walk(look)]
+        assert len(ids) == 3
         if name.startswith("PeekNext") and not takes(name, "LookupId"):
             queue.PeekCurrent(ReceiveTimeout=0)
-        assert getattr(queue, name)(**arguments(name, ids[1])) is not None
+        if is_receive and not access & RECEIVE:
+            with fails(ACCESS_DENIED):
+                getattr(queue, name)(**arguments(name, ids[1]))
+        else:
+            found = getattr(queue, name)(**arguments(name, ids[1]))
+            assert found.LookupId in ids
+            if is_receive:
+                ids.remove(found.LookupId)
+        assert [message.LookupId for message in walk(look)] == ids
 
 
 def has_defaults(service: MSMQService, name: str) -> None:
@@ -209,7 +229,7 @@ def finds_nothing(service: MSMQService, name: str) -> None:
     # Behind the end there is no next one any more.
     for _ in range(1 if name.startswith("PeekNext") else 3):
         begun = time.monotonic()
-        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        with fails(NOT_FOUND):
             getattr(queue, name)(**given)
         took.append(time.monotonic() - begun)
     assert min(took) < AT_ONCE_S
@@ -219,13 +239,61 @@ def finds_nothing(service: MSMQService, name: str) -> None:
     if name.startswith("PeekNext") and not takes(name, "LookupId"):
         assert body(lenient.PeekCurrent(ReceiveTimeout=0)) == "b"
     assert getattr(lenient, name)(**given) is None
+    if takes(name, "LookupId"):
+        finds_nothing_else(service, name)
+    elif "LookupId" in name:
+        finds_none_that_is_locked(service, name)
     if "Current" in name:  # behind a message, too
         send(service, info, "c")
         assert body(queue.ReceiveCurrent(ReceiveTimeout=0)) == "c"
         begun = time.monotonic()
-        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        with fails(NOT_FOUND):
             getattr(queue, name)(**given)
         assert time.monotonic() - begun < WAIT_S
+
+
+def finds_nothing_else(service: MSMQService, name: str) -> None:
+    """Nothing suitable among others: nothing behind the last, before the first, or beside what is
+    gone (AC-A50); and what a transaction has locked is not suitable.
+    """
+    queue = opened(filled(service, *"abcde"))
+    first, gone, *_, last = [message.LookupId for message in walk(queue)]
+    queue.ReceiveByLookupId(gone)
+    wrong = [gone, 1 << 60, *([last] if "Next" in name else []), *([first] * ("Previous" in name))]
+    for lookup_id in wrong:
+        begun = time.monotonic()
+        with fails(NOT_FOUND):
+            getattr(queue, name)(lookup_id)
+        assert time.monotonic() - begun < WAIT_S
+    assert [message.Body for message in walk(queue)] == list("acde")
+    info = filled(service, "a", "b", is_transactional=True)
+    queue, taker = opened(info), opened(info)
+    ids = [message.LookupId for message in walk(queue)]
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    locked = ids[0 if "Previous" in name else 1]
+    taker.ReceiveByLookupId(locked, transaction)
+    at = {"Next": ids[0], "Previous": ids[1]}
+    place = next((lookup_id for word, lookup_id in at.items() if word in name), locked)
+    with fails(NOT_FOUND):
+        getattr(queue, name)(place)
+    transaction.Abort()
+    assert getattr(queue, name)(place).LookupId == locked
+
+
+def finds_none_that_is_locked(service: MSMQService, name: str) -> None:
+    """Of three messages the one between is the first and the last, and then there is none."""
+    info = filled(service, "a", "b", "c", is_transactional=True)
+    queue, taker = opened(info), opened(info)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    for taken in (taker.ReceiveFirstByLookupId, taker.ReceiveLastByLookupId):
+        taken(transaction)
+    if not takes(name, "Transaction"):
+        assert body(getattr(queue, name)()) == "b"
+    taker.ReceiveFirstByLookupId(transaction)
+    with fails(NOT_FOUND):
+        getattr(queue, name)()
+    transaction.Abort()
+    assert body(getattr(queue, name)()) == ("c" if "Last" in name else "a")
 
 
 def waits(service: MSMQService, name: str) -> None:
@@ -254,7 +322,7 @@ def times_out(queue: MSMQQueue, name: str) -> None:
     took: list[float] = []
     for _ in range(1 if name.startswith("PeekNext") else 3):
         begun = time.monotonic()
-        with fails(E.MQ_ERROR_IO_TIMEOUT):
+        with fails(IO_TIMEOUT):
             getattr(queue, name)(ReceiveTimeout=SOON_MS)
         took.append(time.monotonic() - begun)
     assert min(took) >= SOON_MS / 1_000
@@ -272,7 +340,7 @@ def waits_for_a_suitable_one(service: MSMQService, name: str) -> None:
         assert body(taker.Receive(ReceiveTimeout=0)) == "before"
     transaction = MSMQTransactionDispenser(service).BeginTransaction()
     taker.ReceiveLastByLookupId(transaction)
-    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+    with fails(NOT_FOUND):
         getattr(queue, name)(ReceiveTimeout=0)
     if name.startswith("PeekNext"):
         queue.Reset()
@@ -307,7 +375,7 @@ def locks(service: MSMQService, name: str, *, is_visible: bool = False) -> None:
         assert (found.LookupId in visible) == is_visible
         if is_visible:
             assert {message.LookupId for message in sights(look, *ids)} == {ids[1]}
-        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):  # nobody else takes it, whoever sees it
+        with fails(NOT_FOUND):  # nobody else takes it, whoever sees it
             taker.ReceiveByLookupId(found.LookupId)
         getattr(transaction, ending)()
         visible = [message.LookupId for message in walk(look)]
@@ -352,7 +420,7 @@ def journals(service: MSMQService, name: str) -> None:
         journal = opened(info_of(service, name=f"{info.FormatName};JOURNAL"))
         if is_journaling:
             assert body(journal.Receive(ReceiveTimeout=0)) == found.Body
-        with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        with fails(NOT_FOUND):
             journal.Receive(ReceiveTimeout=0)
     copies_no_copy(service, name)
 
@@ -373,40 +441,68 @@ def copies_no_copy(service: MSMQService, name: str) -> None:
     ids.remove(found.LookupId)
     assert [message.LookupId for message in walk(journal)] == ids
     elsewhere = opened(info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;JOURNAL"))
-    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+    with fails(NOT_FOUND):
         elsewhere.Receive(ReceiveTimeout=0)
 
 
 def misses_its_own(service: MSMQService, name: str) -> None:
-    """The message under the cursor was taken by somebody else."""
-    info = filled(service, "a", "b")
-    queue, other = opened(info), opened(info)
-    queue.PeekCurrent(ReceiveTimeout=0)
-    assert body(other.Receive(ReceiveTimeout=0)) == "a"
-    with fails(E.MQ_ERROR_MESSAGE_ALREADY_RECEIVED):
-        getattr(queue, name)(ReceiveTimeout=0)
+    """The message under the cursor was taken by somebody else: that is so at once, whatever comes
+    behind it and however long the read would wait.
+    """
+    for timeout in (0, WAIT_S * 1_000, INFINITE):
+        for others in (0, 1):
+            info = filled(service, "a", *["b"] * others)
+            queue, other = opened(info), opened(info)
+            queue.PeekCurrent(ReceiveTimeout=0)
+            assert body(other.Receive(ReceiveTimeout=0)) == "a"
+            for _ in range(2):
+                begun = time.monotonic()
+                with fails(ALREADY_RECEIVED):
+                    getattr(queue, name)(ReceiveTimeout=timeout)
+                assert time.monotonic() - begun < WAIT_S
+            left = [other.Receive(ReceiveTimeout=0) for _ in range(others)]
+            assert [body(message) for message in left] == ["b"] * others
 
 
 def advances(service: MSMQService, name: str) -> None:
-    """A receive at the cursor leaves it behind its message."""
-    queue = opened(filled(service, "a", "b", "c", "d"))
-    queue.PeekCurrent(ReceiveTimeout=0)
-    queue.PeekNext(ReceiveTimeout=0)
-    for text in ("b", "c"):
-        assert body(getattr(queue, name)(ReceiveTimeout=0)) == text
-    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "d"
+    """A receive at the cursor leaves it behind its message, in a transaction or not."""
+    for is_transactional in (False, True):
+        queue = opened(filled(service, *"abcd", is_transactional=is_transactional))
+        given: dict[str, Any] = {"ReceiveTimeout": 0}
+        if is_transactional:
+            given["Transaction"] = MSMQTransactionDispenser(service).BeginTransaction()
+        queue.PeekCurrent(ReceiveTimeout=0)
+        queue.PeekNext(ReceiveTimeout=0)
+        for text in ("b", "c"):
+            assert body(getattr(queue, name)(**given)) == text
+        if is_transactional:
+            given["Transaction"].Abort()  # they are there again, and the cursor is behind them
+        assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "d"
 
 
 def needs_a_place(service: MSMQService, name: str) -> None:
-    """A cursor that was never used, or is past the end, cannot go on."""
-    queue = opened(filled(service, "a"))
-    for _ in range(2):
-        with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
-            getattr(queue, name)(ReceiveTimeout=0)
-    queue.PeekCurrent(ReceiveTimeout=0)
-    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+    """A cursor that was never used, or is past the end, cannot go on: at once, if it waited or not
+    when it came there, and whatever has come since.
+    """
+    info = filled(service, "a")
+    queue = opened(info)
+    for timeout in (0, SOON_MS, INFINITE):
+        with fails(ILLEGAL_CURSOR_ACTION):
+            getattr(queue, name)(ReceiveTimeout=timeout)
+    for timeout, none in ((0, NOT_FOUND), (SOON_MS, IO_TIMEOUT)):
+        queue.Reset()
+        queue.PeekCurrent(ReceiveTimeout=0)
+        with fails(none):
+            getattr(queue, name)(ReceiveTimeout=timeout)
+        for again in (0, SOON_MS, INFINITE):
+            with fails(ILLEGAL_CURSOR_ACTION):
+                getattr(queue, name)(ReceiveTimeout=again)
+    send(service, info, "b")
+    with fails(ILLEGAL_CURSOR_ACTION):
         getattr(queue, name)(ReceiveTimeout=0)
-    with fails(E.MQ_ERROR_ILLEGAL_CURSOR_ACTION):
+    assert body(queue.PeekCurrent(ReceiveTimeout=0)) == "b"
+    queue.Reset()
+    with fails(ILLEGAL_CURSOR_ACTION):
         getattr(queue, name)(ReceiveTimeout=0)
 
 
@@ -432,3 +528,38 @@ def same_as(service: MSMQService, name: str, newer: str) -> None:
     head, cursor = ("a", "b")
     at_cursor = "c" if "Next" in name else cursor
     assert seen[0][0] == (at_cursor if "Current" in name or "Next" in name else head)
+    for each in (name, newer):
+        takes_the_same_arguments(service, each)
+
+
+def takes_the_same_arguments(service: MSMQService, name: str) -> None:
+    """What can be said to an earlier form, by position, too, and what it does not know."""
+    before: list[Any] = [MQTRANSACTION.MQ_NO_TRANSACTION] * takes(name, "Transaction")
+    for wants, seen in (
+        ((True, False), (None, True)),
+        ((False, True), ("text", False)),
+        ((True, True), ("text", True)),
+        ((False, False), (None, False)),
+    ):
+        queue, _, _ = ready(service, name, "text", "text", "text")
+        found = getattr(queue, name)(*before, *wants, 0)
+        assert (found.Body, found.DestinationQueueInfo is not None) == seen
+        assert found.ConnectorTypeGuid == NO_CONNECTOR
+    info = filled(service, "only", is_transactional=True)
+    queue = opened(info)
+    if before:
+        transaction = MSMQTransactionDispenser(service).BeginTransaction()
+        getattr(queue, name)(transaction, ReceiveTimeout=0)
+        with fails(NOT_FOUND):
+            opened(info).Receive(ReceiveTimeout=0)
+        transaction.Abort()
+        assert body(opened(info).Receive(ReceiveTimeout=0)) == "only"
+    else:
+        queue.PeekCurrent(ReceiveTimeout=0)
+        if "Next" not in name:
+            opened(info).Receive(ReceiveTimeout=0)
+            queue.Reset()
+    begun = time.monotonic()
+    with fails(NOT_FOUND):
+        getattr(queue, name)(*before, False, True, 0)
+    assert time.monotonic() - begun < WAIT_S

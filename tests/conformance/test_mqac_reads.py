@@ -20,6 +20,7 @@ def service() -> Iterator[MSMQService]:
 @pytest.mark.spec("AC-3.11.4.1.7-01", "AC-3.11.4.1.7-02", "AC-3.11.4.1.7-03", "AC-3.11.4.1.7-05")
 def test_receive_v1_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "Receive_v1")
+    reads.may_be_read(service, "Receive_v1")
     reads.same_as(service, "Receive_v1", "Receive")
     reads.refuses_other_transactions(service, "Receive_v1")
 
@@ -56,6 +57,7 @@ def test_peek_v1_waits_as_long_as_it_is_told(service: MSMQService) -> None:
 )
 def test_receive_current_v1_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceiveCurrent_v1")
+    reads.may_be_read(service, "ReceiveCurrent_v1")
     reads.same_as(service, "ReceiveCurrent_v1", "ReceiveCurrent")
     reads.refuses_other_transactions(service, "ReceiveCurrent_v1")
 
@@ -120,6 +122,7 @@ def test_peek_current_v1_goes_by_the_cursor(service: MSMQService) -> None:
 @pytest.mark.spec("AC-3.11.4.1.14-02", "AC-3.11.4.1.14-03", "AC-3.11.4.1.14-05")
 def test_receive_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "Receive")
+    reads.may_be_read(service, "Receive")
     reads.refuses_other_transactions(service, "Receive")
 
 
@@ -152,6 +155,7 @@ def test_peek_waits_as_long_as_it_is_told(service: MSMQService) -> None:
 @pytest.mark.spec("AC-3.11.4.1.16-02", "AC-3.11.4.1.16-03", "AC-3.11.4.1.16-05")
 def test_receive_current_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceiveCurrent")
+    reads.may_be_read(service, "ReceiveCurrent")
     reads.refuses_other_transactions(service, "ReceiveCurrent")
 
 
@@ -215,6 +219,7 @@ def test_peek_current_goes_by_the_cursor(service: MSMQService) -> None:
 )
 def test_receive_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceiveByLookupId")
+    reads.may_be_read(service, "ReceiveByLookupId")
     reads.refuses_other_transactions(service, "ReceiveByLookupId")
 
 
@@ -237,6 +242,7 @@ def test_receive_by_lookup_id_takes_a_message(service: MSMQService) -> None:
 )
 def test_receive_next_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceiveNextByLookupId")
+    reads.may_be_read(service, "ReceiveNextByLookupId")
     reads.refuses_other_transactions(service, "ReceiveNextByLookupId")
 
 
@@ -259,6 +265,7 @@ def test_receive_next_by_lookup_id_takes_a_message(service: MSMQService) -> None
 )
 def test_receive_previous_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceivePreviousByLookupId")
+    reads.may_be_read(service, "ReceivePreviousByLookupId")
     reads.refuses_other_transactions(service, "ReceivePreviousByLookupId")
 
 
@@ -279,6 +286,7 @@ def test_receive_previous_by_lookup_id_takes_a_message(service: MSMQService) -> 
 @pytest.mark.spec("AC-3.11.4.1.24-02", "AC-3.11.4.1.24-03", "AC-3.11.4.1.24-05")
 def test_receive_first_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceiveFirstByLookupId")
+    reads.may_be_read(service, "ReceiveFirstByLookupId")
     reads.refuses_other_transactions(service, "ReceiveFirstByLookupId")
 
 
@@ -299,6 +307,7 @@ def test_receive_first_by_lookup_id_takes_a_message(service: MSMQService) -> Non
 @pytest.mark.spec("AC-3.11.4.1.25-02", "AC-3.11.4.1.25-03", "AC-3.11.4.1.25-05")
 def test_receive_last_by_lookup_id_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceiveLastByLookupId")
+    reads.may_be_read(service, "ReceiveLastByLookupId")
     reads.refuses_other_transactions(service, "ReceiveLastByLookupId")
 
 
@@ -321,6 +330,7 @@ def test_receive_last_by_lookup_id_takes_a_message(service: MSMQService) -> None
 )
 def test_receive_by_lookup_id_allow_peek_is_guarded(service: MSMQService) -> None:
     reads.is_guarded(service, "ReceiveByLookupIdAllowPeek")
+    reads.may_be_read(service, "ReceiveByLookupIdAllowPeek")
     reads.refuses_other_transactions(service, "ReceiveByLookupIdAllowPeek")
 
 
