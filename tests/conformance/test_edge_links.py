@@ -86,7 +86,31 @@ def test_next_hops_are_addresses_of_the_destination() -> None:
     assert not fresh.next_hops
     link = OutgoingLink(SessionConfig())
     connecting(link, FIRST, SECOND, NextHop("192.168.0.7"))
-    assert link.next_hops == ("IP=10.0.0.1", "IPv6=fd00::2", "IP=192.168.0.7")
+    candidates = ("IP=10.0.0.1", "IPv6=fd00::2", "IP=192.168.0.7")
+    assert link.next_hops == candidates
+    link.connected(UTC)
+    link.establish_received(UTC)
+    assert (link.state, link.next_hops) == (OutgoingState.WAITING, candidates)
+    link.established(UTC)
+    assert (link.state, link.next_hops) == (OutgoingState.CONNECTED, candidates[:1])
+
+
+@pytest.mark.spec("MQ-2.3.12.12-01", "MR-2.2.3.2-18")
+def test_one_candidate_is_left_of_those_that_a_link_waits_for() -> None:
+    link = OutgoingLink(SessionConfig())
+    connecting(link, FIRST, SECOND)
+    status = ConnectionStatus.SOCKET_CONNECT_FAILURE
+    link.connect_failed(status, ErrorCode.MQ_ERROR, 1.0, UTC, has_backlog=True)
+    due = link.next_timer()
+    assert due is not None
+    link.handle_timer(due, has_backlog=True)
+    assert link.next_action() == Connect(SECOND, False)
+    link.connected(UTC)
+    both = ("IP=10.0.0.1", "IPv6=fd00::2")
+    assert (link.state, link.next_hops) == (OutgoingState.WAITING, both)
+    link.establish_received(UTC)
+    link.established(UTC)
+    assert (link.state, link.next_hops) == (OutgoingState.CONNECTED, both[1:])
 
 
 @pytest.mark.spec("DM-3.1.1.3-06", "DM-3.1.1.3-07")

@@ -12,6 +12,7 @@ from qm.pb import data_pb2
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import Arm
+from qm.rpc.path_names import QMCOMM, ObjectFormat, PathOut
 from qm.rpc.queue_formats import WireFormat, format_of
 from qm.rpc.remote_management.interface import QMMGMT, InfoIn, InfoOut, ManagementObject
 from qm.rpc.remote_management.properties import NULL
@@ -76,6 +77,35 @@ def test_an_active_queue_is_open_or_has_messages() -> None:
         assert AWAY.casefold() in await active()
 
     in_world(scenario)
+
+
+@pytest.mark.spec("MQ-2.3-01")
+def test_answers_stand_in_the_places_of_their_identifiers() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two")
+        caller = await world.caller(QMMGMT)
+        told = {3: "PRIVATE", 4: "LOCAL", 5: "NO", 7: 2, 12: None}
+        for numbers in ((12, 7, 3, 7, 4, 5), (5, 12, 4), (7,)):
+            answers = [told[number] for number in numbers]
+            assert await info(caller, queue(ORDERS), *numbers) == (0, answers)
+        connected = "CONNECTED"
+        status, values = await info(caller, MACHINE, 4, 2, 4)
+        assert (status, values[0], len(values[1]), values[2]) == (0, connected, 1, connected)
+        for number in (0x8000_0004, 0xFFFF_FFFF):  # no sign, and no less than 32 bits
+            assert await info(caller, MACHINE, number) == (0xC00E_0039, [None])
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("MQ-2.3-01")
+def test_there_are_as_many_values_as_identifiers() -> None:
+    takes = QMMGMT.operations[0].takes
+    for counted, identifiers, values in ((3, 3, 2), (2, 2, 3), (3, 2, 2), (1, 2, 2), (2, 1, 2)):
+        given = InfoIn(MACHINE, counted, [6] * identifiers, [NULL] * values)
+        with pytest.raises(BadStub):
+            takes.unmarshal(takes.marshal(given))
+    given = InfoIn(MACHINE, 2, [0xFFFF_FFFF, 6], [NULL] * 2)
+    assert takes.unmarshal(takes.marshal(given))[0] == given
 
 
 @pytest.mark.spec("MQ-2.3-01", "MQ-5-02")
@@ -194,6 +224,60 @@ def test_a_union_repeats_what_chooses_its_arm() -> None:
     assert read.what.what.value == WireFormat(0, 0, 0, Arm(0, None))
     shorter = len(asking(named(f"PUBLIC={GUID}"), COUNT)) - len(asking(nothing, COUNT))
     assert shorter == 16, "the GUID"
+
+
+@pytest.mark.spec("MQ-5-03")
+def test_no_type_of_queue_is_seen_in_what_is_returned_alone() -> None:
+    gives = QMCOMM.operations[12].gives
+    for identifier in (Arm(0, None), Arm(1, bytes(range(16)))):
+        wire = WireFormat(identifier.tag, 0, 0, identifier)
+        raw = gives.marshal(PathOut(ObjectFormat(1, Arm(1, wire)), 0))
+        head = struct.pack("<BBHB", identifier.tag, 0, 0, identifier.tag)
+        assert raw[12:17] == head, "behind a kind, its arm and a pointer"
+        arm = b"" if identifier.tag == 0 else bytes(3) + bytes(range(16))
+        assert raw[17:] == (arm or bytes(3)) + struct.pack("<I", 0)
+        assert gives.unmarshal(raw) == (PathOut(ObjectFormat(1, Arm(1, wire)), 0), len(raw))
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        caller = await world.caller(QMMGMT)
+        nothing = ManagementObject(2, Arm(2, WireFormat(0, 0, 0, Arm(0, None))))
+        assert await info(caller, nothing, COUNT) == (0xC00E_0006, [None])
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("MQ-1.1-01")
+def test_each_kind_of_queue_is_active_while_it_is_open_or_holds_a_message() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        caller = await world.caller(QMMGMT)
+
+        async def active() -> list[str]:
+            (names,) = (await info(caller, MACHINE, ACTIVE))[1]
+            return [name.partition("=")[0] for name in names]
+
+        await create(client)
+        await create(client, r".\public")
+        for name, access, kind in (
+            (ORDERS, data_pb2.RECEIVE_ACCESS, "PRIVATE"),
+            (r"DIRECT=OS:QUORATE\public", data_pb2.PEEK_ACCESS, "PUBLIC"),
+            (AWAY, data_pb2.SEND_ACCESS, "DIRECT"),
+        ):
+            assert await active() == []
+            opened = await client.open(name, access)
+            assert await active() == [kind], "open, and empty"
+            close = data_pb2.CloseQueueRequest(request=client.next(), handle=opened.handle)
+            await client.data.CloseQueue(close)
+            assert await active() == []
+            await client.send(name, b"one")
+            assert await active() == [kind], "closed, with a message"
+            if kind != "DIRECT":
+                opened = await client.open(name)
+                await client.receive(opened)
+                close = data_pb2.CloseQueueRequest(request=client.next(), handle=opened.handle)
+                await client.data.CloseQueue(close)
+
+    in_world(scenario)
 
 
 @pytest.mark.spec("MQ-2.2.6-02")

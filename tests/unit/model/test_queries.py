@@ -298,6 +298,43 @@ def test_outgoing_queues_and_their_sequences(
     assert queries.outgoing_queue(look(world), 1) is None
 
 
+@pytest.mark.spec("MQ-2.2.5-01", "MQ-2.2.5.1-02")
+def test_each_destination_has_a_stream_of_its_own(world: World, look: Looker) -> None:
+    client = world.client()
+    names = [rf"DIRECT=OS:{host}\in" for host in ("first", "second")]
+    for number, name in enumerate([names[0]] * 3 + [names[1]] * 2):
+        transaction = client.begin(f"t{number}")
+        raw = packet(0, sequence=(1, 1, 0))
+        assert client.send(name, raw=raw, transaction=transaction).status == 0
+        client.commit(transaction)
+    queue_ids = [one.queue_id for one in queries.list_outgoing_queues(look(world)).items]
+    identifiers = []
+    for queue_id in queue_ids:
+        waiting = queries.outgoing_messages(look(world), queue_id).items
+        in_order = array("Q", [one.position.lookup_identifier for one in waiting])
+        world.one(commands.AssignTransfer(queue_id, in_order))
+        places = [one.place for one in queries.outgoing_messages(look(world), queue_id).items]
+        assert places[0] is not None
+        identifiers.append(places[0].sequence_identifier)
+        assert places == [
+            queries.SequencePlace(identifiers[-1], number, number - 1)
+            for number in range(1, len(waiting) + 1)
+        ]
+    assert len({*identifiers, 0}) == 3
+    world.one(commands.TransferAcked(queue_ids[0], array("Q", [])))
+    world.one(commands.OrderAcked(array("Q", identifiers[:1]), array("Q", [2])))
+    for queue_id, identifier, acked, last in zip(
+        queue_ids, identifiers, (2, 0), (3, 2), strict=True
+    ):
+        info = queries.outgoing_queue(look(world), queue_id)
+        assert info is not None
+        told = (info.eod_last_ack, info.eod_first_non_ack, info.eod_last_non_ack, info.eod_next_seq)
+        assert told == tuple(
+            queries.SequencePlace(identifier, number, number - 1) if number else None
+            for number in (acked, acked + 1, last, last + 1)
+        )
+
+
 # Transactions, clients, the rest -------------------------------------------------------------
 
 

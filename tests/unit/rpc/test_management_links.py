@@ -1,15 +1,18 @@
 """Remote management of outgoing queues: what a link's values become, and what actions do to it."""
 
 import asyncio
+import secrets
 from typing import Any
 
 import msgspec
 import pytest
 
 from qm.api.gate.operations import Link, LinkEvent
+from qm.edge.outgoing.manager import OutgoingManager
 from qm.model.queries import (
     OutgoingQueueInfo,
     SequencePlace,
+    View,
     binding_policy,
     find_by_format_name,
     outgoing_queue,
@@ -17,16 +20,21 @@ from qm.model.queries import (
 from qm.model.values.elements import OutgoingQueueState
 from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2, control_pb2_grpc
+from qm.rpc.client import RpcClient
+from qm.rpc.pdu.codes import AuthLevel, AuthType
 from qm.rpc.remote_management.interface import QMMGMT, InfoOut
-from qm.rpc.remote_management.properties import NULL, outgoing_property
+from qm.rpc.remote_management.properties import NULL, outgoing_property, queue_property
+from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.variants import Variant
+from qm.session import OutgoingState
 from qm.wire.enums import ConnectionStatus, VarType
 from tests.cluster.harness import free_network, run, until
 from tests.cluster.messages import batch, create_queue, propose
+from tests.unit.api.test_outgoing_links import known as a_link_to
 from tests.unit.api.world import Client, eventually
 from tests.unit.edge.outgoing.world import Peer
-from tests.unit.model.world import PEER
-from tests.unit.rpc.reading import RpcWorld, rpc_world
+from tests.unit.model.world import PEER, World
+from tests.unit.rpc.reading import RPC_PORT, RpcWorld, rpc_world
 from tests.unit.rpc.test_management_values import (
     AWAY,
     BYTES,
@@ -100,6 +108,49 @@ def test_more_than_fits_is_told_as_the_most(known: OutgoingQueueInfo) -> None:
         assert values == [Variant(VarType.UI4, told)] * 2
         stub = QMMGMT.operations[0].gives.marshal(InfoOut(values, 0))
         assert QMMGMT.operations[0].gives.unmarshal(stub)[0] == InfoOut(values, 0)
+
+
+@pytest.mark.spec("MR-2.2.3.2-10", "MR-2.2.3.2-11")
+def test_so_is_what_a_queue_here_holds() -> None:
+    world = World()
+    queue_id = world.create("orders")
+    for size in (0, 0xFFFF_FFFE, 0xFFFF_FFFF, 1 << 32, (1 << 32) + 5, 5 << 40):
+        view = View.of(world.state)
+        found = view.ledger.queue(queue_id)
+        assert found is not None
+        # Nobody sends as much in a test.
+        found.total_bytes = found.counts[0] = size
+        told = [queue_property(view, found, number) for number in (COUNT, BYTES)]
+        assert told == [Variant(VarType.UI4, min(size, 0xFFFF_FFFF))] * 2
+
+
+@pytest.mark.spec(
+    "MQ-2.3.12.12-01", "MR-2.2.3.2-22", "MR-2.2.3.2-23", "MR-2.2.3.2-28", "MR-2.2.3.2-29"
+)
+def test_each_node_tells_what_the_leader_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with rpc_world(3) as world, world.client(await world.leader()) as client:
+            await client.send(AWAY, b"out")
+            # No peer brings a link to all of this at will.
+            report = a_link_to(OutgoingState.CONNECTED)
+            monkeypatch.setattr(OutgoingManager, "report", lambda *_: report)
+            harness = world.harness
+            for node in (await harness.leader(), (await harness.followers())[0]):
+                caller = await RpcClient().connect(node.host, RPC_PORT)
+                ntlm = NtlmClient("alice", "pw", "", secrets.token_bytes)
+                await caller.bind(
+                    QMMGMT, provider=ntlm, auth_type=AuthType.NTLM, level=AuthLevel.PRIVACY
+                )
+                numbers = (NEXTHOPS, LAST_ACK_TIME, LAST_ACK_COUNT, RESEND_TIME, RESEND_COUNT)
+                assert await values(caller, queue(AWAY), *numbers) == [
+                    Variant(VarType.VECTOR_LPWSTR, ["IP=10.0.0.1", "IPv6=fd00::2"]),
+                    Variant(VarType.I4, 1_700_000_003),
+                    Variant(VarType.UI4, 4),
+                    Variant(VarType.I4, 1_700_000_007),
+                    Variant(VarType.UI4, 6),
+                ]
+
+    run(main())
 
 
 @pytest.mark.spec("MR-2.2.3.2-22", "MR-2.2.3.2-23", "MR-2.2.3.2-28", "MR-2.2.3.2-29")

@@ -15,6 +15,8 @@ from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.sections import Trailing, reader_packet
+from qm.rpc.variants import Variant
+from qm.wire.enums import VarType
 from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.packet import write_packet
@@ -32,7 +34,7 @@ from tests.unit.rpc.reading import (
     message,
     with_orders,
 )
-from tests.unit.rpc.test_management_values import send_in_transaction
+from tests.unit.rpc.test_management_values import send_in_transaction, values
 from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, info, queue
 from tests.unit.rpc.test_remote_read import in_world as reading
 
@@ -291,9 +293,9 @@ def test_active_queues_are_those_open_or_filled_and_counts_have_what_is_lent() -
         reader = await world.reader()
         handle = await reader.open()
         assert (await reader.start(handle)).status == 0, "lent"
-        assert (await info(caller, queue(ORDERS), 7))[1] == [3]
+        assert await values(caller, queue(ORDERS), 7) == [Variant(VarType.UI4, 3)]
         assert await reader.end(handle) == 0
-        assert (await info(caller, queue(ORDERS), 7))[1] == [2]
+        assert await values(caller, queue(ORDERS), 7) == [Variant(VarType.UI4, 2)]
         exact = r"DIRECT=OS:QUORATE\private$\exact"
         await create(client, r".\private$\exact", transactional=True)
         await send_in_transaction(client, exact, b"one", b"two")
@@ -302,7 +304,8 @@ def test_active_queues_are_those_open_or_filled_and_counts_have_what_is_lent() -
         await client.data.BeginTransaction(begin)
         taken = await client.receive(await client.open(exact), transaction=transaction)
         assert len(taken.messages.properties) == 1, "locked by a transaction"
-        assert (await info(caller, queue(exact), 7))[1] == [2]
+        assert await values(caller, queue(exact), 7) == [Variant(VarType.UI4, 2)]
+        assert await values(caller, queue(AWAY), 7) == [Variant(VarType.UI4, 1)]
 
     in_world(scenario)
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from qm.client.errors import ClientError, MqError
 from qm.rpc.dcom.automation.dispatch import IDISPATCH, InvokeFlag, arguments_of
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import BYREF, VarType
 from qm.rpc.dcom.hresults import OR_INVALID_OXID, OR_INVALID_SET, ComError, Hresult
 from qm.rpc.dcom.mqac.definitions import definitions
+from qm.rpc.dcom.mqac.members import executed
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.activation import IACTIVATION, ICLASSFACTORY, IREMOTESCMACTIVATOR
 from qm.rpc.dcom.runtime.identifiers import IID_ICLASSFACTORY, IID_IUNKNOWN, NULL
@@ -42,6 +44,7 @@ from tests.unit.rpc.dcom.scripts import (
     play,
     play_in_world,
     pointed,
+    slot,
 )
 
 INFO4 = object_interfaces()[iid("IMSMQQueueInfo4")]
@@ -81,6 +84,75 @@ def test_early_bound_programs_call_by_slot() -> None:
         found = await late.call("Receive", ReceiveTimeout=1000)
         assert await found.get("Body") == b"x" * 300_000
         assert await found.get("BodyLength") == 300_000
+
+    play(scenario)
+
+
+@pytest.mark.spec("AC-3.1.4.3-01", "AC-3.1.4.3-02")
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MqError(ErrorCode.MQ_ERROR_QUEUE_EXISTS), 0xC00E_0005),
+        (ComError(0x8004_D00F), 0x8004_D00F),
+        (ClientError("broken"), 0x8000_FFFF),
+        *((error("wrong"), 0x8007_0057) for error in (ValueError, TypeError, AttributeError)),
+        *((error("wrong"), 0x8007_0057) for error in (KeyError, OverflowError)),
+    ],
+)
+def test_whatever_a_member_raises_is_an_error_hresult_alone(error: Exception, status: int) -> None:
+    def call() -> str:
+        raise error
+
+    done = executed(call)
+    assert (done.status, done.result) == (status, None)
+    assert (executed(lambda: "x").status, executed(lambda: "x").result) == (0, "x")
+
+
+@pytest.mark.spec("AC-2.2.2.5-02")
+def test_no_interface_puts_is_transactional() -> None:
+    async def scenario(program: Program) -> None:
+        info = await program.new_queue()
+        for name in ("IsTransactional", "IsTransactional2"):
+            for by_reference in (False, True):
+                with pytest.raises(ComError) as refused:
+                    await info.put(name, 1, by_reference=by_reference)
+                assert refused.value.status == 0x8002_0003, "no such member"
+            assert not await info.get(name)
+
+    play(scenario)
+    forms = {
+        (one.name, one.kind)
+        for coclass in definitions().coclasses
+        for interface in coclass.interfaces
+        for one in definitions().methods(interface)
+        if one.name.startswith("IsTransactional")
+    }
+    assert forms == {("IsTransactional", "get"), ("IsTransactional2", "get")}
+
+
+@pytest.mark.spec("AC-3.1-02")
+def test_the_forms_of_a_property_are_one_member() -> None:
+    async def scenario(program: Program) -> None:
+        message = await program.create("MSMQMessage")
+        label = await message.number("Label")
+        await message.put(label, "by name")
+        assert await message.get(label) == "by name"
+        assert await slot(message, "IMSMQMessage4", "Label") == "by name"
+        await slot(message, "IMSMQMessage4", "Label", "put", "by slot")
+        assert await message.get(label) == "by slot"
+        answers = await program.new_queue()
+        raw = write_objref(await answers.by(iid("IMSMQQueueInfo4")))
+        for name in ("ResponseQueueInfo", "AdminQueueInfo"):
+            number = await message.number(name)
+            assert await message.get(number) is None
+            await message.put(number, answers, by_reference=True)
+            found = await message.get(number)
+            assert await found.get("PathName") == await answers.get("PathName")
+            other = await program.create("MSMQMessage")
+            await slot(other, "IMSMQMessage4", name, "putref", raw)
+            found = Late(program.server, pointed(await slot(other, "IMSMQMessage4", name)))
+            path = await (await found.as_dispatch()).get("PathName")
+            assert path == await answers.get("PathName")
 
     play(scenario)
 
