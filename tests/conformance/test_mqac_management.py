@@ -427,8 +427,8 @@ def test_a_name_of_another_computer_means_its_outgoing_queue(service: MSMQServic
     assert script.asked == [("DIRECT=OS:host\\q", name) for name in asked]
     # It is that of the computer that was named, or of the local one.
     assert isinstance(service.manager, ClusterManager)
-    named: dict[str, str | None]
-    for named in ({}, {"Machine": None}, {"Machine": "far-1"}):
+    machines: list[dict[str, str | None]] = [{}, {"Machine": None}, {"Machine": "far-1"}]
+    for named in machines:
         script = Script(LOCATION="REMOTE")
         manager = Scripted(service.manager, script)
         management = MSMQManagement(MSMQService(manager))
