@@ -158,7 +158,8 @@ def test_eod_resend_sends_again_what_was_not_acknowledged_and_nothing_else(
     raw = stages["resent"]["raw"]
     assert len(stages["partly"]["raw"]) == 3
     assert [numbered(one) for one in raw[3:]] == [numbered(one) for one in raw[1:3]]
-    assert stages["resent"]["State"] == CONNECTED
+    assert (stages["resent"]["State"], stages["resent"]["EodResendCount"]) == (CONNECTED, 0)
+    assert stages["resent"]["now"] - stages["partly"]["now"] < FIRST_RESEND_S, "not by the timer"
 
 
 @pytest.mark.spec("AC-3.5.4.1.2-01", "AC-2.2.2.19-02", "AC-3.3.4.1.4-01")
