@@ -179,9 +179,9 @@ def test_a_queue_is_created_with_its_flags_in_their_order() -> None:
                 assert await may_read(bob, path) is is_open, create
             await is_told("AC-3.10.4.1.10-03", info, is_exact)
             await is_told("AC-3.10.4.1.35-03", info, -is_exact)
-        for is_open in (1, 0):
-            await is_told("AC-3.10.4.1.25-03", info, is_open)
-            await is_told("AC-3.10.4.1.36-02", info, -is_open)
+        for open_now in (1, 0):
+            await is_told("AC-3.10.4.1.25-03", info, open_now)
+            await is_told("AC-3.10.4.1.36-02", info, -open_now)
             # From here on its owner alone may take it over.
             entries = [pb.Ace(principal="Everyone", rights=["receive_message"])]
             async with world.client(await world.leader()) as client:

@@ -117,7 +117,9 @@ def test_times_that_are_given_are_kept() -> None:
             queue = await client.open(ORDERS)
             for reach, life in ((7, 600), (0, 601), (0xFFFF_FFFF, 602), (1, 0xFFFF_FFFF)):
                 times = {"time_to_reach_queue_s": reach, "time_to_be_received_s": life}
-                await client.send(ORDERS, b"", **times)
+                await client.send(
+                    ORDERS, b"", time_to_reach_queue_s=reach, time_to_be_received_s=life
+                )
                 batch = (await client.receive(queue)).messages
                 told(batch.properties[0], times)
                 raw = bytes(batch.packets)

@@ -513,8 +513,9 @@ def test_a_queue_s_object_has_the_form_of_its_queue(service: MSMQService) -> Non
     assert (forward.FormatName, forward.MessageCount) == (info.FormatName, 0)
     assert forward.IsLocal
     # An Init of either form is the object's, too.
-    for form, name in ((local, out.FormatName), (forward, info.FormatName)):
-        form.Init(FormatName=name)
+    inits = ((local.Init, out.FormatName), (forward.Init, info.FormatName))
+    for init, name in inits:
+        init(FormatName=name)
         assert management.FormatName == name
     queue.Close()
 

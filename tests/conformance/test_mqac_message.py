@@ -713,10 +713,12 @@ def test_queues_are_put_by_reference_and_taken_back(way: Way, service: MSMQServi
         assert getattr(message, name) is None
     are_put_as_they_stand(way, ("ResponseQueueInfo", "AdminQueueInfo"))
     own = MSMQMessage(service)
-    assert own.DestinationQueueInfo is None
+    destinations = [own.DestinationQueueInfo]
     found = way.through(own, WantDestinationQueue=True)
-    assert own.DestinationQueueInfo is not None
-    assert own.DestinationQueueInfo.FormatName == way.info.FormatName
+    assert destinations == [None]
+    sent_to = own.DestinationQueueInfo
+    assert isinstance(sent_to, MSMQQueueInfo)
+    assert sent_to.FormatName == way.info.FormatName
     assert found.DestinationQueueInfo is not None
     assert found.DestinationQueueInfo.QueueGuid == way.info.QueueGuid
     are_refreshed(found, ("DestinationQueueInfo",), way.info)

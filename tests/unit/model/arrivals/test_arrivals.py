@@ -108,10 +108,10 @@ def test_a_connector_type_changes_nothing(
 ) -> None:
     orders = world.create("orders")
     asked = asking(AcknowledgeFlags.PA) | {"admin_queue": direct("admin")} if is_asking else {}
-    raw = packet(2, connector_type=connector_type, **asked)
+    raw = packet(2, **asked, connector_type=connector_type)
     assert world.arrive(packet(1, **asked), raw) == [ACCEPTED] * 2
-    for number, more in enumerate(({}, {"connector_type": connector_type}), start=3):
-        own = packet(number, **asked, **more)
+    for number, given in ((3, bytes(16)), (4, connector_type)):
+        own = packet(number, **asked, connector_type=given)
         assert world.client(str(number)).send("DIRECT=OS:vhost\\orders", raw=own).status == 0
     positions = [*world.positions(orders).values()]
     for plain, connected in (positions[:2], positions[2:]):

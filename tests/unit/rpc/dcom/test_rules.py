@@ -367,12 +367,12 @@ def test_names_numbers_and_the_order_of_arguments() -> None:
             # Of a member's parameters, too: those that are known have their places.
             (opens,), _ = await numbers("Open")
             assert await numbers("oPEN", "SHAREMODE", "access") == ([opens, 1, 0], 0)
-            for given, found in (
+            for given, numbered in (
                 (("Open", "Colour"), [opens, -1]),
                 (("Open", "Colour", "Access"), [opens, -1, 0]),
                 (("Colour", "Access"), [-1, -1]),
             ):
-                assert await numbers(*given) == (found, 0x80020006)
+                assert await numbers(*given) == (numbered, 0x80020006)
             # Open(Access, ShareMode), the last one first: receive, deny receive.
             receive, deny = Variant(VarType.I4, 1), Variant(VarType.I4, 1)
             peek, free = Variant(VarType.I4, 32), Variant(VarType.I4, 0)
