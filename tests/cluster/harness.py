@@ -13,6 +13,8 @@ Nothing here is a stand-in: each node is `qm.node.node.Node` with its own folder
 
 import asyncio
 import contextlib
+import functools
+import itertools
 import random
 import socket
 import tempfile
@@ -27,11 +29,12 @@ from qm.api.gate.identity import Role
 from qm.cluster.cluster import Unavailable
 from qm.cluster.membership import Change
 from qm.node.config.schema import RAFT_PORT, MemberSection, NodeConfig, StorageSection, TlsSection
-from qm.node.membership.birth import create_sealing_key, provision
+from qm.node.membership.birth import create_sealing_key, fresh_key_pairs, provision
 from qm.node.node import Node
 from qm.node.replica.replicated_store import ReplicatedConfig, ReplicatedStore, found
 from qm.node.service import Service
 from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.security.key_ring import KeyPairs
 from raft.transport.tls import TlsFiles
 from raft.types import Configuration
 
@@ -276,12 +279,25 @@ def prepare(harness: Harness) -> None:
         found(ReplicatedConfig(f"{node.name}.1", cluster_id, node.config.data), founders)
 
 
+KEY_PAIRS_MAX = 4
+_births = itertools.count()
+
+
+@functools.cache
+def key_pairs(number: int) -> KeyPairs:
+    """Drawing keys costs as much as all the rest of a cluster's start; those that are born one
+    after another have different ones.
+    """
+    return fresh_key_pairs()
+
+
 async def make_queue_manager(harness: Harness) -> None:
     """Propose the birth of the queue manager."""
     config = next(iter(harness.nodes.values())).config
     key = create_sealing_key(config.storage, config.data)
     hosts = tuple(node.host for node in harness.nodes.values())
-    command = provision(COMPUTER_NAME, f"{COMPUTER_NAME.lower()}.example", hosts, key)
+    pairs = key_pairs(next(_births) % KEY_PAIRS_MAX)
+    command = provision(COMPUTER_NAME, f"{COMPUTER_NAME.lower()}.example", hosts, key, pairs)
     leader = await harness.leader()
     (outcome,) = await leader.cluster.propose(command)
     assert outcome.status == 0, hex(outcome.status)

@@ -92,12 +92,18 @@ def _write_new(path: Path, key: bytes) -> None:
         file.write(key.hex().encode() + b"\n")
 
 
-def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: bytes) -> Provision:
+def provision(
+    computer_name: str,
+    dns_name: str,
+    aliases: tuple[str, ...],
+    key: bytes,
+    pairs: KeyPairs | None = None,
+) -> Provision:
     """Return the command that makes a queue manager, with fresh identity and keys.
 
-    `key` seals the private keys. Slow, because it generates RSA keys.
+    `key` seals the private keys. Slow unless it is given its key `pairs`.
     """
-    pairs = fresh_key_pairs()
+    pairs = pairs or fresh_key_pairs()
     return Provision(
         queue_manager=secrets.token_bytes(16),
         computer_name=computer_name,

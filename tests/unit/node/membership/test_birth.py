@@ -5,7 +5,7 @@ import pytest
 from qm.model.machine import Machine
 from qm.model.state.tables import MemoryState
 from qm.model.values.commands import CommandBatch, Stamp
-from qm.node.membership.birth import protection, provision
+from qm.node.membership.birth import fresh_key_pairs, protection, provision
 from qm.wire.codes import ErrorCode
 
 
@@ -27,6 +27,9 @@ def test_a_second_birth_changes_no_access_list() -> None:
 
 @pytest.mark.spec("QB-3.1.3.2-11")
 def test_every_birth_draws_an_identifier_of_its_own() -> None:
-    drawn = {provision("QUORATE", "quorate", (), bytes(32)).queue_manager for _ in range(50)}
+    pairs = fresh_key_pairs()
+    drawn = {provision("QUORATE", "quorate", (), bytes(32), pairs).queue_manager for _ in range(50)}
     assert len(drawn) == 50
     assert {len(one) for one in drawn} == {16}
+    keys = [provision("QUORATE", "quorate", (), bytes(32)).public_keys for _ in range(2)]
+    assert keys[0] != keys[1]
