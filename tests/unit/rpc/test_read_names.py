@@ -4,18 +4,22 @@ import secrets
 import struct
 from typing import Any
 
+import msgspec
 import pytest
+from typing_extensions import override
 
 from qm.names.format_name import parse_format_name
 from qm.pb import control_pb2, data_pb2
 from qm.rpc.client import RpcClient
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.streams import BadStub
-from qm.rpc.pdu.bind import NDR20, NDR64
-from qm.rpc.pdu.codes import AuthLevel
+from qm.rpc.pdu.bind import NDR20, NDR64, Bind, Proposal, Syntax
+from qm.rpc.pdu.codes import AuthLevel, AuthType, PduType
+from qm.rpc.pdu.header import Pdu
 from qm.rpc.queue_formats import WireFormat, format_of, text_of
 from qm.rpc.remote_read import interface as mqrr
-from qm.rpc.remote_read.interface import REMOTE_READ, TOKEN_MAX_BYTES
+from qm.rpc.remote_read.interface import REMOTE_READ
+from qm.rpc.security.ntlm import NtlmClient
 from tests.unit.api.test_data import create
 from tests.unit.api.world import Client, eventually
 from tests.unit.rpc.reading import (
@@ -137,8 +141,9 @@ def test_a_suffix_of_the_wrong_kind_is_an_invalid_parameter() -> None:
         await create(client, journaling=True)
         guid = await machine_guid(world)
         reader = await world.reader()
-        private = await format_name(client, r".\private$\orders")
-        for name in (ORDERS, private, f"MACHINE={guid};DEADXACT"):
+        await create(client, r".\public", journaling=True)
+        names = [await format_name(client, path) for path in (r".\private$\orders", r".\public")]
+        for name in (ORDERS, *names, f"MACHINE={guid};DEADXACT"):
             parsed: Any = parse_format_name(name)
             for suffix in (*SUFFIXES, 0x80, 0x84, 0x85, 0x8F):
                 wire = format_of(parsed)
@@ -161,14 +166,36 @@ def test_a_suffix_of_the_wrong_kind_is_an_invalid_parameter() -> None:
 # Stubs and levels --------------------------------------------------------------------------
 
 
+class TwoSyntaxes(RpcClient):
+    """A client that proposes its interface with several transfer syntaxes."""
+
+    def __init__(self, transfers: tuple[Syntax, ...]) -> None:
+        super().__init__()
+        self._transfers = transfers
+
+    @override
+    async def _exchange(self, kind: PduType, bind: Bind, token: bytes, flags: int) -> Pdu:
+        proposals = tuple(Proposal(0, one.interface, self._transfers) for one in bind.proposals)
+        bind = msgspec.structs.replace(bind, proposals=proposals)
+        return await super()._exchange(kind, bind, token, flags)
+
+
 @pytest.mark.spec("RR-2.2-01")
 def test_of_two_transfer_syntaxes_the_older_is_taken_wherever_it_stands() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
+        await create(client)
         node = await world.harness.leader()
         for transfers in ((NDR20, NDR64), (NDR64, NDR20), (NDR20,)):
             ack = await bind_ack(node.host, RPC_PORT, REMOTE_READ.syntax, *transfers)
             (answer,) = ack.answers
             assert (answer.result, answer.transfer) == (0, NDR20)
+            two = await TwoSyntaxes(transfers).connect(node.host, RPC_PORT)
+            provider = NtlmClient("alice", "pw", "", secrets.token_bytes)
+            level = AuthLevel.PRIVACY
+            await two.bind(REMOTE_READ, provider=provider, auth_type=AuthType.NTLM, level=level)
+            reader = RemoteReader(two)
+            await client.send(ORDERS, b"one")
+            assert await reader.receive(await reader.open()) == b"one", "it works"
 
     in_world(scenario)
 
@@ -212,7 +239,7 @@ def test_stubs_that_say_too_little_or_contradict_themselves_are_faults() -> None
             stub = REMOTE_READ.operations[opnum].takes.marshal(values)
             for cut in (stub[:-1], b""):
                 assert await fault(opnum, cut) == BAD_STUB, opnum
-        token = bytes(TOKEN_MAX_BYTES + 1)
+        token = bytes(131_073)
         for size, given in ((1, b""), (0, b"x"), (len(token), token)):
             enlist = mqrr.EnlistIn(bytes(16), size, given, mqrr_queue())
             stub = REMOTE_READ.operations[12].takes.marshal(enlist)
@@ -222,6 +249,21 @@ def test_stubs_that_say_too_little_or_contradict_themselves_are_faults() -> None
         # A union's tag that is not its kind; a direct name without its text is one without a name.
         opened = vector("mqrr_openqueue_request_direct")
         assert await fault(2, opened[:4] + b"\1" + opened[5:]) == BAD_STUB
+        # A name with more than there is room for, one that begins behind its beginning, one whose
+        # NUL is not its end, and one without it: by both methods that open.
+        room, offset, count = struct.unpack_from("<III", opened, 12)
+        assert (room, offset) == (count, 0)
+        text, rest = opened[24 : 24 + 2 * count], opened[80:]
+        for bounds, wrong in (
+            ((count - 1, 0, count), text),
+            ((count, 1, count - 1), text[2:]),
+            ((count, 0, count), text[:4] + bytes(2) + text[6:]),
+            ((count, 0, count), text[:-2] + b"x\0"),
+        ):
+            padded = wrong + bytes(-len(wrong) % 4)
+            stub = opened[:12] + struct.pack("<III", *bounds) + padded + rest
+            for opnum in (2, 11):
+                assert await fault(opnum, stub) == BAD_STUB, bounds
         assert await reader.end(handle, request=1) == 0, "nothing has touched what is lent"
 
     in_world(scenario)

@@ -11,7 +11,14 @@ from qm.names.format_name import parse_format_name
 from qm.node.config.schema import RpcSection
 from qm.pb import control_pb2, control_pb2_grpc
 from qm.rpc.client import RpcClient
-from qm.rpc.endpoint_mapper import MAPPER, LookupIn, MapIn, port_of_tower, tower_of
+from qm.rpc.endpoint_mapper import (
+    MAPPER,
+    HandleOnly,
+    LookupIn,
+    MapIn,
+    port_of_tower,
+    tower_of,
+)
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import NIL, Nothing
 from qm.rpc.pdu.bind import NDR20, NDR64
@@ -195,8 +202,8 @@ def test_integrity_is_enough_where_a_deployment_says_so() -> None:
         await with_orders(client, b"one")
         reader = await at_level(world, AuthLevel.INTEGRITY)
         assert await reader.receive(await reader.open()) == b"one"
-        low = await at_level(world, AuthLevel.CONNECT)
-        assert await refusal(low, ORDERS) == 5
+        for level in (AuthLevel.CONNECT, AuthLevel.PACKET):
+            assert await refusal(await at_level(world, level), ORDERS) == 5, level
 
     in_world(scenario, level="integrity")
 
@@ -217,6 +224,18 @@ def test_readers_are_listed_with_who_they_are() -> None:
         clients = await sessions.ListClients(control_pb2.ListClientsRequest())
         (known,) = (one for one in clients.clients if one.client_id == opened.client_id)
         assert known.principal.rpartition("\\")[2] == "bob"
+        # Each open has its own principal, though they come in one association.
+        other = await world.reader(group_id=reader.client.group_id)
+        await other.open(ORDERS + ";JOURNAL", 0x20)
+        opens = await sessions.ListOpens(control_pb2.ListOpensRequest())
+        clients = await sessions.ListClients(control_pb2.ListClientsRequest())
+        who = {one.client_id: one.principal.rpartition("\\")[2] for one in clients.clients}
+        by = {
+            one.format_name.casefold().rpartition("\\")[2]: who[one.client_id]
+            for one in opens.opens
+            if one.client_id.startswith("rpc-")
+        }
+        assert by == {"orders": "bob", "orders;journal": "alice"}
         waiting.cancel()
 
     in_world(scenario)
@@ -265,7 +284,10 @@ def test_no_queue_that_goes_and_none_that_leads_away_is_opened() -> None:
         away = r"DIRECT=OS:elsewhere.example\private$\q"
         await client.send(away, b"out")
         reader = await world.reader()
-        assert await refusal(reader, away) == UNKNOWN
+        for access in (1, 0x20):
+            assert await refusal(reader, away, access=access) == UNKNOWN
+        for name in (away, away + ";later"):
+            assert await refusal(reader, name, access=4, for_move=True) == UNKNOWN
         handle = await reader.open()
         assert (await reader.start(handle)).status == 0, "lent, so that the queue cannot go yet"
         name = control_pb2.QueueName(name=r".\private$\orders")
@@ -298,6 +320,15 @@ def test_what_an_open_looks_at_and_what_it_does_not() -> None:
             handle = (await reader.call(2, given)).handle
             assert body(await reader.start(handle, PEEK_CURRENT)) == b"one"
             assert await reader.close(handle) == 0
+        # Whatever it fails with is a fault of this status.
+        elsewhere = r"DIRECT=OS:elsewhere\private$\orders"
+        for name in (r"DIRECT=OS:QUORATE\private$\none", elsewhere, f"PUBLIC={GUID}"):
+            assert await refusal(reader, name) == UNKNOWN
+        alone = await reader.open(share=1)
+        assert await refusal(reader, ORDERS) == SHARED
+        assert await reader.close(alone) == 0
+        await set_rights(client, "receive_journal_message")
+        assert await refusal(await world.reader(user="bob"), ORDERS) == DENIED
 
     in_world(scenario)
 
@@ -347,6 +378,12 @@ def test_a_handle_is_of_one_interface_and_ends_once() -> None:
             with pytest.raises(Fault) as refused:
                 await reader.close(one)
             assert refused.value.status == MISMATCH
+        # As with the searches of the mapper.
+        stub = MAPPER.operations[4].takes.marshal(HandleOnly(search))
+        assert await mapper.raw_call(MAPPER, 4, stub) == bytes(24)
+        with pytest.raises(Fault) as refused:
+            await mapper.call(MAPPER, 2, LookupIn(0, None, None, 1, search, 1))
+        assert refused.value.status == MISMATCH
 
     in_world(scenario)
 
@@ -402,10 +439,18 @@ def test_a_close_ends_cursors_and_move_contexts() -> None:
             assert await reader.close(moving.handle) == 0
             move = mqrr.MoveIn(handle, moving.move_context, key, bytes(16))
             assert (await reader.call(10, move)).status == 0xC00E0007
+            with pytest.raises(Fault) as closed:
+                await reader.close(moving.handle)
+            assert closed.value.status == MISMATCH
+        sessions = control_pb2_grpc.ClientControlStub(client.channel)
+        opens = (await sessions.ListOpens(control_pb2.ListOpensRequest())).opens
+        assert not [one for one in opens if one.format_name.endswith(";later")], "here, too"
         assert len(contexts) == 8
         assert max(contexts) > 1 << 56, "eight random bytes"
+        # There is nothing to make a subqueue of, either.
         none = r"DIRECT=OS:QUORATE\private$\none"
-        assert await refusal(reader, none, access=4, for_move=True) == UNKNOWN
+        for name in (none, none + ";later", f"PUBLIC={GUID}"):
+            assert await refusal(reader, name, access=4, for_move=True) == UNKNOWN, name
 
     in_world(scenario)
 
@@ -423,8 +468,16 @@ def test_cursors_belong_to_their_handle() -> None:
         numbers = [found.cursor for found in made]
         assert len({*numbers}) == 5
         assert 0 not in numbers
-        with pytest.raises(Fault):
-            await reader.call(4, mqrr.Handle(NIL))
+        for k in (1, 2, 3):
+            assert (await reader.call(5, mqrr.CursorIn(one, numbers[k]))).status == 0
+            numbers[k] = (await reader.call(4, mqrr.Handle(one))).cursor
+            assert len({*numbers}) == 5, "one that was closed does not make room for a second"
+        closed = await reader.open()
+        assert await reader.close(closed) == 0
+        for unknown in (NIL, closed, secrets.token_bytes(16)):
+            with pytest.raises(Fault) as refused:
+                await reader.call(4, mqrr.Handle(unknown))
+            assert refused.value.status in (0x6F7, MISMATCH)
         assert (await reader.call(5, mqrr.CursorIn(other, numbers[0]))).status != 0
         assert (await reader.call(5, mqrr.CursorIn(one, max(numbers) + 1))).status != 0
         assert body(await reader.start(one, PEEK_CURRENT, cursor=numbers[0])) == b"one"
@@ -463,6 +516,8 @@ def test_handles_for_moving_only_move_and_the_source_must_be_readable() -> None:
         peeking = await reader.open(access=0x20)
         move = mqrr.MoveIn(peeking, moving.move_context, key, bytes(16))
         assert (await reader.call(10, move)).status == 0xC00E0007, "it may only peek"
+        move = mqrr.MoveIn(moving.handle, moving.move_context, key, bytes(16))
+        assert (await reader.call(10, move)).status == 0xC00E0007, "it may only be moved to"
         assert body(await reader.start(await reader.open(), RECEIVE)) == b"one"
 
     in_world(scenario)
@@ -476,12 +531,13 @@ def test_a_purge_takes_all_and_what_is_lent_when_it_comes_back() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client)
         await create(client, r".\private$\admin")
-        await client.send(
-            ORDERS,
-            *(b"one", b"two", b"three"),
-            acknowledgements=0x0E,
-            administration_queue=r"DIRECT=OS:QUORATE\private$\admin",
-        )
+        telling = r"DIRECT=OS:QUORATE\private$\admin"
+        bodies = (b"one", b"two", b"three")
+        await client.send(ORDERS, *bodies, acknowledgements=0x0E, administration_queue=telling)
+        # Those that ask only for good news, or for none, are purged without a word.
+        for flags in (0, 0x02):
+            more = {"acknowledgements": flags, "priority": 2}
+            await client.send(ORDERS, b"quiet", administration_queue=telling, **more)
         reader = await world.reader()
         peeking = await reader.open(access=0x20)
         assert (await reader.call(6, mqrr.Handle(peeking))).status == NT_DENIED
@@ -493,7 +549,7 @@ def test_a_purge_takes_all_and_what_is_lent_when_it_comes_back() -> None:
         assert await reader.end(handle, NACK, request=2) == 0, "or goes, instead of back"
         assert (await reader.start(handle)).status == TIMEOUT
         assert await reader.close(handle) == 0
-        admin = await client.open(r"DIRECT=OS:QUORATE\private$\admin")
+        admin = await client.open(telling)
 
         async def classes() -> list[int]:
             found = (await client.receive(admin, 3)).messages.properties
@@ -501,7 +557,8 @@ def test_a_purge_takes_all_and_what_is_lent_when_it_comes_back() -> None:
             return seen
 
         seen: list[int] = []
-        await eventually(classes, lambda found: len(found) == 3)
+        await eventually(classes, lambda found: len(found) >= 3)
+        assert await classes() == seen
         assert seen == [0xC001] * 3, "whoever reads it: it was purged [MS-MQDMPR 3.1.7.1.12]"
 
     in_world(scenario)

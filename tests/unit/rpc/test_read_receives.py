@@ -10,7 +10,8 @@ from qm.names.format_name import parse_format_name
 from qm.node.upkeep import rpc_endpoint
 from qm.pb import control_pb2
 from qm.rpc.interface import Fault
-from qm.rpc.queue_formats import format_of
+from qm.rpc.ndr.types import Arm
+from qm.rpc.queue_formats import WireFormat, format_of
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, OpenedQueue
@@ -87,18 +88,16 @@ def test_parameters_of_the_wrong_kind_take_nothing() -> None:
         for action in (PEEK_AT, PEEK_AFTER, PEEK_BEFORE, TAKE_AT, TAKE_AFTER, TAKE_BEFORE):
             found = await reader.start(handle, action, lookup=key, cursor=closed)
             assert found.status == INVALID
+        own = (await reader.call(4, mqrr.Handle(handle))).cursor
+        others = [(await reader.call(4, mqrr.Handle(other))).cursor for _ in range(9)]
         for action in (RECEIVE, PEEK_CURRENT, PEEK_NEXT):
-            assert (await reader.start(handle, action, lookup=key)).status == INVALID
-            for cursor in (closed, 0xFFFF):
+            for cursor in (0, own):
+                found = await reader.start(handle, action, lookup=key, cursor=cursor)
+                assert found.status == INVALID
+            for cursor in (closed, 0xFFFF, others[-1]):
                 found = await reader.start(handle, action, cursor=cursor)
                 assert found.status == NT_INVALID_HANDLE
-        another = await reader.open()
-        mine = (await reader.call(4, mqrr.Handle(another))).cursor
-        many = [(await reader.call(4, mqrr.Handle(another))).cursor for _ in range(9)]
-        assert (await reader.start(handle, PEEK_CURRENT, cursor=many[-1])).status == (
-            NT_INVALID_HANDLE
-        ), "a cursor of another handle"
-        assert body(await reader.start(another, PEEK_CURRENT, cursor=mine)) == b"one"
+        assert body(await reader.start(other, PEEK_CURRENT, cursor=others[-1])) == b"one"
         before = entries(world)
         with pytest.raises(Fault) as unknown:
             await reader.start(secrets.token_bytes(16))
@@ -171,7 +170,9 @@ def test_lookups_find_free_neighbours_and_both_ends() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-3.1.4.7-17", "RR-3.1.4.7-20", "RR-3.1.4.7-22", "RR-3.1.1.3-01")
+@pytest.mark.spec(
+    "RR-3.1.4.7-17", "RR-3.1.4.7-20", "RR-3.1.4.7-22", "RR-3.1.1.3-01", "RR-3.1.4.9-03"
+)
 def test_what_is_answered_is_lent_in_the_cluster_by_handle_and_number() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client, b"one", b"two", b"three", b"four")
@@ -252,12 +253,14 @@ def test_an_end_that_comes_too_late_changes_nothing() -> None:
         await with_orders(client, b"one", b"two")
         reader, other = await world.reader(), await world.reader()
         handle, theirs = await reader.open(), await other.open()
-        assert body(await reader.start(handle, request=1)) == b"one"
+        for number, text in ((1, b"one"), (2, b"two")):
+            assert body(await reader.start(handle, request=number)) == text
         session, *_ = (one.session for one in opened_queues(world) if one.lent)
         # Its session ends in the replicated state, as one whose lease was not renewed.
         await session._close_client()
         assert body(await other.start(theirs, PEEK_CURRENT)) == b"one"
         assert await reader.end(handle, ACK, request=1) == NOT_FOUND
+        assert await reader.end(handle, NACK, request=2) == NOT_FOUND, "nor is it returned"
         assert await reader.end(handle, ACK, request=1) == INVALID_HANDLE, "the entry is gone"
         assert await other.receive(theirs) == b"one", "and nothing was received by it"
         assert await other.receive(theirs) == b"two"
@@ -271,6 +274,8 @@ def test_what_is_accepted_is_journaled_and_acknowledged_once() -> None:
         await create(client, journaling=True)
         await create(client, r".\private$\admin")
         await client.send(ORDERS, b"kept", acknowledgements=2, administration_queue=ADMIN)
+        for flags in (0, 8):  # those that ask for none, or only for bad news
+            await client.send(ORDERS, b"", acknowledgements=flags, administration_queue=ADMIN)
         reader = await world.reader()
         handle, journal = await reader.open(), await reader.open(ORDERS + ";JOURNAL")
         admin = await client.open(ADMIN)
@@ -280,6 +285,7 @@ def test_what_is_accepted_is_journaled_and_acknowledged_once() -> None:
         assert not (await client.receive(admin)).messages.properties
         assert await reader.receive(handle) == b"kept"
         await reader.end(handle)
+        assert [await reader.receive(handle) for _ in range(2)] == [b"", b""]
         assert body(await reader.start(journal, PEEK_CURRENT)) == b"kept"
 
         async def told() -> list[int]:
@@ -477,7 +483,9 @@ def test_there_is_no_coordinator_to_enlist_with() -> None:
         reader = await world.reader()
         handle = await reader.open()
         elsewhere: Any = parse_format_name(r"DIRECT=OS:nowhere.example\private$\q")
-        for name in (mqrr_queue(), format_of(elsewhere)):
+        names = [mqrr_queue(), format_of(elsewhere), WireFormat(0, 0, 0, Arm(0))]
+        names.append(WireFormat(3, 0x83, 7, Arm(3, None)))  # a queue of no computer, without a text
+        for name in names:
             enlisting = mqrr.EnlistIn(TRANSACTION, 0, b"", name)
             assert (await reader.call(12, enlisting)).status == 0xC00E004C
         given = reader.start_values(handle)
@@ -503,6 +511,8 @@ def test_a_transactional_receive_without_a_transaction_is_one_without() -> None:
             (PEEK_CURRENT, USAGE),
             (PEEK_NEXT, USAGE),
             (PEEK_AT, USAGE),
+            (PEEK_AFTER, USAGE),
+            (PEEK_BEFORE, USAGE),
         ):
             given = reader.start_values(handle, action, lookup=key if action & 0x4000_0000 else 0)
             for transaction in (TRANSACTION, b"\1" + bytes(15), bytes(15) + b"\1"):

@@ -241,11 +241,16 @@ def test_a_number_is_taken_while_its_call_waits() -> None:
         reader = await world.reader()
         handle, other = await reader.open(), await reader.open()
         waiting = asyncio.ensure_future(reader.start(handle, timeout_ms=INFINITE, request=7))
-        await until(lambda: waits(world)._count == 1)
+        peeking = asyncio.ensure_future(
+            reader.start(handle, PEEK_CURRENT, timeout_ms=INFINITE, request=9)
+        )
+        await until(lambda: waits(world)._count == 2)
         for action in (RECEIVE, PEEK_CURRENT):
-            for timeout_ms in (0, 20):
-                found = await reader.start(handle, action, timeout_ms=timeout_ms, request=7)
-                assert found.status == INVALID
+            for timeout_ms, number in ((0, 7), (20, 7), (0, 9), (20, 9)):
+                for opnum in (7, 13):
+                    more = {"timeout_ms": timeout_ms, "request": number}
+                    given = reader.start_values(handle, action, **more)
+                    assert (await reader.call(opnum, given)).status == INVALID
         assert (await reader.start(other, request=7)).status == TIMEOUT, "another handle's"
         for opnum in (9, 15):
             for number in (7, 8):  # a call that waits is an entry, but nothing that could end
@@ -254,8 +259,10 @@ def test_a_number_is_taken_while_its_call_waits() -> None:
                 ended = await reader.call(opnum, mqrr.EndIn(other, ACK, number))
                 assert ended.status == INVALID_HANDLE
         assert not waiting.done()
-        assert (await reader.call(8, mqrr.RequestIn(handle, 7))).status == 0
-        assert (await waiting).status == CANCELLED
+        assert not peeking.done()
+        for number, read in ((9, peeking), (7, waiting)):
+            assert (await reader.call(8, mqrr.RequestIn(handle, number))).status == 0
+            assert (await read).status == CANCELLED
         assert (await reader.start(handle, request=7)).status == TIMEOUT, "it is free again"
 
     in_world(scenario)
@@ -360,6 +367,16 @@ def test_nothing_moves_to_where_it_is_or_away_from_who_has_it() -> None:
 
         assert await moves(whole, itself.move_context) == NT_INVALID_PARAMETER
         assert await moves(from_later, later.move_context) == NT_INVALID_PARAMETER
+        await create(client, r".\private$\other", transactional=True)
+        other = r"DIRECT=OS:QUORATE\private$\other"
+        journal = await reader.open(EXACT + ";JOURNAL")
+        for name in (other, other + ";later"):
+            target = await reader.open(name, 4, for_move=True)
+            for source in (whole, from_later, journal):
+                assert await moves(source, target.move_context) == NT_INVALID_PARAMETER
+        for context in (itself.move_context, later.move_context):
+            for source in (journal, await reader.open(other), await reader.open(other + ";later")):
+                assert await moves(source, context) == NT_INVALID_PARAMETER, "from elsewhere"
         begin = data_pb2.BeginTransactionRequest(request=client.next(), transaction=TRANSACTION)
         await client.data.BeginTransaction(begin)
         taken = await client.receive(await client.open(EXACT), transaction=TRANSACTION)
@@ -398,6 +415,18 @@ def test_without_a_transaction_its_method_accepts_and_returns() -> None:
         for at in range(16):  # one bit anywhere is a transaction
             given.transaction = bytes(at) + b"\1" + bytes(15 - at)
             assert (await reader.call(13, given)).status == 0xC00E0051
+        # As with moves, between queues that know no transactions.
+        moving = await reader.open(ORDERS + ";later", 4, for_move=True)
+        (key,) = await keys_of(reader, handle, 1)
+        for at in range(16):
+            transaction = bytes(at) + b"\1" + bytes(15 - at)
+            move = mqrr.MoveIn(handle, moving.move_context, key, transaction)
+            assert (await reader.call(10, move)).status == 0xC00E0050
+        back = await reader.open(for_move=True, access=4)
+        later = await reader.open(ORDERS + ";later")
+        for source, target in ((handle, moving), (later, back)):
+            move = mqrr.MoveIn(source, target.move_context, key, bytes(16))
+            assert (await reader.call(10, move)).status == 0
         assert await taken(ACK) == b"two"
         assert (await other.start(theirs, PEEK_CURRENT)).status == TIMEOUT
 

@@ -290,6 +290,10 @@ def test_parameters_that_contradict_each_other_are_refused() -> None:
             for opnum in (7, 13):
                 both = reader.start_values(handle, action, lookup=key, cursor=cursor)
                 assert (await reader.call(opnum, both)).status == INVALID_PARAMETER
+        for action in lookups:
+            for timeout_ms in (1, INFINITE):
+                found = await reader.start(handle, action, lookup=key, timeout_ms=timeout_ms)
+                assert found.status == INVALID_PARAMETER, "a lookup does not wait"
         assert (await reader.start(peeking)).status == 0xC00E0025
         assert (await reader.call(6, mqrr.Handle(peeking))).status == 0xC0000022
         assert body(await reader.start(peeking, PEEK_CURRENT)) == b"one"
@@ -354,10 +358,21 @@ def test_opens_are_judged_by_name_right_and_share_mode() -> None:
         assert caught.value.status == 0xC00E0009
         await reader.close(by_address)
         alone = await reader.open(share=1)
-        with pytest.raises(Fault) as caught:
-            await reader.open()
-        assert caught.value.status == 0xC00E0009
+        stranger = await world.reader()
+        for who in (reader, stranger):
+            for share in (0, 1):
+                with pytest.raises(Fault) as caught:
+                    await who.open(share=share)
+                assert caught.value.status == 0xC00E0009
         await reader.close(alone)
+        # One that only looks may bar all who would take, too.
+        jealous = await reader.open(access=0x20, share=1)
+        for share in (0, 1):
+            with pytest.raises(Fault) as caught:
+                await stranger.open(share=share)
+            assert caught.value.status == 0xC00E0009
+        await reader.close(jealous)
+        await stranger.close(await stranger.open())
         acl = [control_pb2.Ace(principal="alice", rights=["receive_message", "peek_message"])]
         await client.queues.SetAcl(
             control_pb2.SetAclRequest(
@@ -524,7 +539,7 @@ def test_a_large_body_comes_whole_or_in_sections() -> None:
         reader = await world.reader()
         handle = await reader.open()
         cut: list[bytes] = []
-        for body_max in (0, 10):
+        for body_max in (0, 10, len(large) - 1):
             part = await reader.start(handle, PEEK_CURRENT, body_max=body_max)
             assert part.sections is not None
             first, second = part.sections
@@ -541,7 +556,7 @@ def test_a_large_body_comes_whole_or_in_sections() -> None:
             (one,) = found.sections
             assert one.data is not None
             assert (one.kind, one.size, one.size_alloc) == (0, len(one.data), len(one.data))
-            assert cut == [one.data] * 2, "parts of it, and nothing twice"
+            assert cut == [one.data] * 3, "parts of it, and nothing twice"
         whole = await reader.start(handle)
         assert body(whole) == large
 
