@@ -1,19 +1,24 @@
 """Rules of remote read that list several things or have several ways: each of them."""
 
 import asyncio
+import secrets
 from typing import Any
 
 import pytest
 
 from qm.names.format_name import parse_format_name
 from qm.node.upkeep import rpc_endpoint
+from qm.rpc.client import RpcClient
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import Nothing
+from qm.rpc.pdu.codes import AuthLevel, AuthType
 from qm.rpc.queue_formats import format_of
 from qm.rpc.remote_read import interface as mqrr
-from tests.cluster.harness import until
+from qm.rpc.remote_read.interface import REMOTE_READ
+from qm.rpc.security.ntlm import NtlmClient
+from tests.cluster.harness import free_network, until
 from tests.cluster.test_scrub import bodies, flip
-from tests.unit.api.world import Client
+from tests.unit.api.world import Client, eventually
 from tests.unit.rpc.reading import (
     ACK,
     INFINITE,
@@ -22,6 +27,7 @@ from tests.unit.rpc.reading import (
     PEEK_CURRENT,
     PEEK_NEXT,
     RECEIVE,
+    RPC_PORT,
     RemoteReader,
     RpcWorld,
     body,
@@ -31,6 +37,7 @@ from tests.unit.rpc.test_read_receives import (
     CANCELLED,
     INVALID,
     INVALID_HANDLE,
+    NOT_FOUND,
     PEEK_AFTER,
     PEEK_AT,
     PEEK_BEFORE,
@@ -46,6 +53,38 @@ from tests.unit.rpc.test_remote_read import in_world, waits
 from tests.unit.rpc.test_server import PROBE
 from tests.unit.rpc.test_server import World as Ports
 from tests.unit.rpc.test_server import in_world as on_ports
+
+
+@pytest.mark.spec("RR-2.2.3-04", "RR-2.2.3-05")
+def test_an_address_at_which_a_node_is_called_is_the_cluster_s() -> None:
+    # No name of the cluster's, but where one of its nodes listens.
+    address = f"{free_network()}.50"
+
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one")
+        caller = await RpcClient().connect(address, RPC_PORT)
+        provider = NtlmClient("alice", "pw", "", secrets.token_bytes)
+        await caller.bind(
+            REMOTE_READ, provider=provider, auth_type=AuthType.NTLM, level=AuthLevel.PRIVACY
+        )
+        reader = RemoteReader(caller)
+        seen = set()
+        names = ("quorate", "QuoRate", "QUORATE.example", "quorate.EXAMPLE", address)
+        addresses = (address, world.harness["n1"].host)
+        for host in (*(f"OS:{one}" for one in names), *(f"TCP:{one}" for one in addresses)):
+            for ending in ("", ";later"):
+                opened = await reader.open(
+                    rf"DIRECT={host}\private$\orders;later", 4, for_move=True
+                )
+                assert await reader.close(opened.handle) == 0
+                handle = await reader.open(rf"DIRECT={host}\private$\orders{ending}")
+                seen.add((ending, (await reader.start(handle, PEEK_CURRENT)).sequence))
+        assert len(seen) == 2, "one queue, and its subqueue"
+        with pytest.raises(Fault) as refused:
+            await reader.open(rf"DIRECT=TCP:{address[:-1]}1\private$\orders")
+        assert refused.value.status == 0xC00E0003
+
+    in_world(scenario, listen=(address,))
 
 
 @pytest.mark.spec("RR-3.1.4.13-02")
@@ -98,6 +137,32 @@ def test_without_a_transaction_every_action_is_as_by_the_plain_method() -> None:
     in_world(scenario)
 
 
+@pytest.mark.spec("RR-3.1.4.7-42")
+def test_what_expires_while_it_is_lent_is_received_by_nobody_else() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"lent", time_to_be_received_s=1)
+        reader = await world.reader()
+        handle = await reader.open()
+        lent = await reader.start(handle, request=1)
+        assert body(lent) == b"lent"
+        await client.send(ORDERS, b"free", time_to_be_received_s=1)
+        await client.send(ORDERS, b"valid", b"later")
+        key = 4 << 56 | lent.sequence
+
+        async def first() -> bytes:
+            return body(await reader.start(handle, PEEK_CURRENT))
+
+        await eventually(first, lambda text: text != b"free")
+        assert await reader.end(handle, NACK, request=1) == 0
+        assert await first() == b"valid"
+        for action, lookup in ((TAKE_AT, key), (PEEK_AT, key), (TAKE_BEFORE, key + 2)):
+            assert (await reader.start(handle, action, lookup=lookup)).status == NOT_FOUND
+        for text in (b"valid", b"later"):
+            assert await reader.receive(handle) == text
+
+    in_world(scenario)
+
+
 @pytest.mark.spec("RR-3.1.4.9-06", "RR-3.1.4.9-09")
 def test_of_two_ends_at_once_the_second_finds_no_entry() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
@@ -116,6 +181,69 @@ def test_of_two_ends_at_once_the_second_finds_no_entry() -> None:
         assert (await reader.call(8, mqrr.RequestIn(handle, 8))).status == 0
         assert (await waiting).status == CANCELLED
         assert entries(world) == 0
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.7-23")
+def test_what_is_behind_a_cursor_that_waits_is_there_for_others() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client, b"one", b"two")
+        reader, other = await world.reader(), await world.reader()
+        handle, theirs = await reader.open(), await other.open()
+        cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        for _ in range(2):
+            assert (await reader.start(handle, cursor=cursor)).status == 0
+            assert await reader.end(handle, NACK) == 0
+        begun = reader.start(handle, cursor=cursor, timeout_ms=INFINITE, request=7)
+        waiting = asyncio.ensure_future(begun)
+        await until(lambda: waits(world)._count == 1)
+        keys = await keys_of(other, theirs, 2)
+        assert await other.receive(theirs, action=TAKE_AT, lookup=keys[1]) == b"two"
+        assert await other.receive(theirs) == b"one"
+        assert not waiting.done()
+        await client.send(ORDERS, b"three")
+        assert body(await waiting) == b"three"
+        assert await reader.end(handle, ACK, request=7) == 0
+
+    in_world(scenario)
+
+
+@pytest.mark.spec("RR-3.1.4.7-25", "RR-3.1.4.7-26")
+def test_whoever_waited_first_one_takes_what_arrives_and_all_who_look_see_it() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client)
+        reader, other = await world.reader(), await world.reader()
+        handles = [await reader.open(), await other.open()]
+        actions = (RECEIVE, PEEK_CURRENT, RECEIVE, PEEK_CURRENT)
+
+        async def waits_of(count: int) -> None:
+            await until(lambda: waits(world)._count == count)
+
+        for first in range(4):
+            looking: list[asyncio.Future[mqrr.StartOut]] = []
+            taking: dict[asyncio.Future[mqrr.StartOut], tuple[RemoteReader, bytes, int]] = {}
+            for k, action in enumerate(actions[first:] + actions[:first]):
+                who, number = (reader, other)[k % 2], 10 + k
+                begun = who.start(handles[k % 2], action, timeout_ms=INFINITE, request=number)
+                read = asyncio.ensure_future(begun)
+                if action == RECEIVE:
+                    taking[read] = who, handles[k % 2], number
+                else:
+                    looking.append(read)
+                await waits_of(k + 1)
+            await client.send(ORDERS, b"%d" % first)
+            for read in looking:
+                assert body(await read) == b"%d" % first
+            await waits_of(1)
+            (done,), (late,) = await asyncio.wait(taking, return_when=asyncio.FIRST_COMPLETED)
+            assert body(done.result()) == b"%d" % first
+            who, handle, number = taking[done]
+            assert await who.end(handle, ACK, request=number) == 0
+            who, handle, number = taking[late]
+            assert (await who.call(8, mqrr.RequestIn(handle, number))).status == 0
+            assert (await late).status == CANCELLED
+            assert entries(world) == 0
 
     in_world(scenario)
 
@@ -209,7 +337,7 @@ def test_what_a_method_throws_is_the_status_of_its_fault() -> None:
             raise Fault(thrown)
 
         world.probe.crash = crash  # type: ignore[method-assign]
-        world.probe.crash_slowly = crash_slowly  # type: ignore[method-assign, assignment]
+        world.probe.crash_slowly = crash_slowly  # type: ignore[method-assign]
         # Win32 codes, small and large; HRESULTs of Win32 codes, of MSMQ and of success; NCA.
         for thrown in (5, 0x57, 1722, 0xFFFF, 0x80070005, 0xC00E0003, 0x400E0009, 0x1C01000B):
             for opnum in (3, 5):

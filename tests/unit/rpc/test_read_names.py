@@ -196,6 +196,20 @@ def test_of_two_transfer_syntaxes_the_older_is_taken_wherever_it_stands() -> Non
             reader = RemoteReader(two)
             await client.send(ORDERS, b"one")
             assert await reader.receive(await reader.open()) == b"one", "it works"
+            # So do calls that say in their verification trailer which syntax was agreed.
+            for transfer in (NDR20, NDR64):
+                said = b"".join(
+                    one.uuid + struct.pack("<HH", one.major, one.minor)
+                    for one in (REMOTE_READ.syntax, transfer)
+                )
+                stub = bytes.fromhex("8ae3137102f43671") + struct.pack("<HH", 0x4002, 40) + said
+                if transfer == NDR20:
+                    port = await two.raw_call(REMOTE_READ, 0, stub)
+                    assert port == struct.pack("<I", RPC_PORT)
+                else:
+                    with pytest.raises(Fault) as fault:
+                        await two.raw_call(REMOTE_READ, 0, stub)
+                    assert fault.value.status == 5
 
     in_world(scenario)
 
@@ -277,6 +291,8 @@ def test_a_section_without_bytes_has_none() -> None:
     assert results.unmarshal(stub)[0] == whole
     at = stub.index(struct.pack("<II", 4, 4)) + 8
     assert stub[at : at + 4] != bytes(4), "a pointer"
+    assert stub[at - 12 : at] == bytes.fromhex("0000 0000 04000000 04000000"), "a type and a gap"
+    assert results.unmarshal(stub[: at - 10] + b"\xee\xee" + stub[at - 8 :])[0] == whole
     with pytest.raises(BadStub):
         results.unmarshal(stub[:at] + bytes(4) + stub[at + 4 :])
 

@@ -122,6 +122,9 @@ def test_a_cursor_moves_with_what_is_taken_and_with_peeks_of_the_next() -> None:
         assert await seen(PEEK_NEXT) == b"five"
         assert await reader.receive(handle) == b"one", "whatever other reads take"
         assert await seen(PEEK_CURRENT) == b"five"
+        fresh = (await reader.call(4, mqrr.Handle(handle))).cursor
+        for text in (b"four", b"five"):
+            assert await reader.receive(handle, cursor=fresh) == text, "from before the first on"
 
     in_world(scenario)
 
