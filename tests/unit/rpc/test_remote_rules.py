@@ -25,6 +25,7 @@ from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.api.test_data import create
 from tests.unit.api.world import Client
 from tests.unit.rpc.reading import (
+    NACK,
     ORDERS,
     PEEK_CURRENT,
     PEEK_NEXT,
@@ -183,6 +184,15 @@ def test_nothing_is_read_at_a_cursor_whose_message_is_gone() -> None:
         reader = await world.reader()
         handle = await reader.open()
         cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+        assert body(await reader.start(handle, PEEK_CURRENT, cursor=cursor)) == b"one"
+        # As long as somebody else has it, it is gone, too.
+        other = await world.reader()
+        theirs = await other.open()
+        assert body(await other.start(theirs)) == b"one"
+        for action in (PEEK_CURRENT, RECEIVE):
+            found = await reader.start(handle, action, cursor=cursor)
+            assert (found.status, found.sections) == (0xC00E001D, None)
+        assert await other.end(theirs, NACK) == 0
         assert body(await reader.start(handle, PEEK_CURRENT, cursor=cursor)) == b"one"
         assert await reader.receive(handle) == b"one"
         for action in (PEEK_CURRENT, RECEIVE):
