@@ -172,6 +172,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         security = b""
         if _SECURITY not in attributes:
             security = descriptor_of_new_queue(who, request.security_descriptor)
+        elif given := request.attributes[_SECURITY].data:
+            attributes[_SECURITY] = encode_attribute(descriptor_of_new_queue(who, given))
         command = CreateQueue(
             UNNUMBERED,
             made_identifier(f"queue {request.path_name}"),

@@ -235,14 +235,18 @@ def test_a_new_queue_has_the_default_for_what_its_creator_does_not_say_of_access
         ):
             operator = Operator(channel)
             alice, bob = principal_sid("alice"), principal_sid("bob")
-            default = Acl(
-                (
-                    Ace(ACE_ALLOWED, 0, 0x00020024, EVERYONE),
-                    Ace(ACE_ALLOWED, 0, 0x4, ANONYMOUS),
-                    Ace(ACE_ALLOWED, 0, 0x000F003F, alice),
-                    Ace(ACE_ALLOWED, 0, 0x000F003F, ADMINISTRATORS),
+
+            def default_of(owner: bytes) -> Acl:
+                return Acl(
+                    (
+                        Ace(ACE_ALLOWED, 0, 0x00020024, EVERYONE),
+                        Ace(ACE_ALLOWED, 0, 0x4, ANONYMOUS),
+                        Ace(ACE_ALLOWED, 0, 0x000F003F, owner),
+                        Ace(ACE_ALLOWED, 0, 0x000F003F, ADMINISTRATORS),
+                    )
                 )
-            )
+
+            default = default_of(alice)
             own = Acl((Ace(ACE_ALLOWED, 0, 0x000F003F, alice),))
             audit = Acl((Ace(ACE_AUDIT, 0, 0x1, bob),))
             for number, (given, expected) in enumerate(
@@ -254,6 +258,10 @@ def test_a_new_queue_has_the_default_for_what_its_creator_does_not_say_of_access
                     ),
                     (SecurityDescriptor(dacl=own), SecurityDescriptor(owner=alice, dacl=own)),
                     (
+                        SecurityDescriptor(owner=bob),
+                        SecurityDescriptor(owner=bob, dacl=default_of(bob)),
+                    ),
+                    (
                         SecurityDescriptor(owner=bob, dacl=own, sacl=audit),
                         SecurityDescriptor(owner=bob, dacl=own, sacl=audit),
                     ),
@@ -261,13 +269,21 @@ def test_a_new_queue_has_the_default_for_what_its_creator_does_not_say_of_access
             ):
                 path = rf".\private$\q{number}"
                 security = b"" if given is None else write_descriptor(given)
-                await operator.queues.CreateQueue(
-                    pb.CreateQueueRequest(path_name=path, security_descriptor=security)
-                )
-                request = pb.GetAclRequest(queue=pb.QueueName(name=path))
-                kept = (await operator.queues.GetAcl(request)).security_descriptor
-                assert parse_descriptor(kept) == expected
-                assert kept[3] & 0x80, "self-relative"
+                request = pb.CreateQueueRequest(path_name=path, security_descriptor=security)
+                requests = [request]
+                if given is not None:
+                    attributes = {"security": pb.Value(data=security)}
+                    again = pb.CreateQueueRequest(path_name=path + "a", attributes=attributes)
+                    requests.append(again)
+                for request in requests:
+                    await operator.queues.CreateQueue(request)
+                    asked = pb.GetAclRequest(queue=pb.QueueName(name=request.path_name))
+                    kept = (await operator.queues.GetAcl(asked)).security_descriptor
+                    assert parse_descriptor(kept) == expected
+                    assert kept[3] & 0x80, "self-relative"
+                    # Asked for again as it was, it is the same queue.
+                    request.if_not_exists = True
+                    await operator.queues.CreateQueue(request)
 
     run(scenario())
 
@@ -827,10 +843,22 @@ def test_objects_of_the_directory_are_written_listed_and_deleted() -> None:
             sites = await directory.ListObjects(pb.ListObjectsRequest(object_class="site"))
             assert [one.identifier for one in sites.objects] == [identifier]
             assert (len(identifier), identifier == bytes(16)) == (16, False)
+            other = pb.PutObjectRequest(object_class="site", identifier=b"o" * 16)
+            other.attributes["name"].text = "NORTH"
             with refused(grpc.StatusCode.FAILED_PRECONDITION):
-                other = pb.PutObjectRequest(object_class="site", identifier=b"o" * 16)
-                other.attributes["name"].text = "NORTH"
                 await directory.PutObject(other)
+            # One that is told which GUID to have, has it, now and when it is written again.
+            other.attributes["name"].text = "South"
+            for interval in (7, 8):
+                other.attributes["inter_site_replication_interval"].number = interval
+                assert (await directory.PutObject(other)).identifier == b"o" * 16
+            wrong = pb.PutObjectRequest(object_class="enterprise")
+            wrong.attributes["security"].data = b"none"
+            with refused(INVALID, "MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR"):
+                await directory.PutObject(wrong)
+            await directory.DeleteObject(
+                pb.DeleteObjectRequest(object_class="site", identifier=b"o" * 16)
+            )
             with refused(INVALID, field="object_class"):
                 await directory.PutObject(pb.PutObjectRequest(object_class="queue"))
             with refused(INVALID, field="attributes[colour]"):
