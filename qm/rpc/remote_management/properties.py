@@ -22,6 +22,7 @@ from qm.model.values.elements import (
     QueueKind,
     QueueType,
 )
+from qm.model.values.records import QueueManager
 from qm.rpc.queue_formats import full_path
 from qm.rpc.variants import Variant
 from qm.wire.codes import ErrorCode
@@ -94,10 +95,16 @@ def machine_property(view: View, number: int) -> Variant:
     if number == OfMachine.CONNECTED.number:
         return _text("CONNECTED" if manager.connection_active else "DISCONNECTED")
     if number == OfMachine.TYPE.number:
-        return _text(f"Quorate {manager.queue_manager_version}".rstrip())
+        return _text(f"Quorate {_version(view, manager)}")
     if number == OfMachine.BYTES_IN_ALL_QUEUES.number:
         return Variant(VarType.I8, view.ledger.counters.total_bytes)
     raise IllegalProperty
+
+
+def _version(view: View, manager: QueueManager) -> str:
+    """Return the version that was set; else what all nodes apply, the same while builds differ."""
+    applied = view.ledger.counters.apply_version
+    return manager.queue_manager_version or f"apply version {applied}"
 
 
 def _queues(view: View, *kinds: QueueKind) -> Iterator[Any]:

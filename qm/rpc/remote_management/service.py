@@ -10,7 +10,7 @@ from qm.api.propose.control_once import UNNUMBERED
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster, OutcomeUnknown, Unavailable
 from qm.model.queries import View, find_by_format_name, outgoing_queue
-from qm.model.state.granting import is_granted_on_queue
+from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import QueueInHand
 from qm.model.state.people import with_groups
 from qm.model.values.attributes import encode_attribute
@@ -37,7 +37,7 @@ from qm.rpc.remote_management.properties import (
 from qm.rpc.server.call import Call
 from qm.rpc.variants import Variant
 from qm.security.sid import ADMINISTRATORS
-from qm.wire.access_mask import QueueAccess
+from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import MQ_OK, ErrorCode
 
 OBJECT_MAX_CHARS: Final = 300
@@ -135,15 +135,23 @@ class RemoteManagement:
             raise Refused(ErrorCode.MQ_ERROR_ACCESS_DENIED)
 
     def _demand_right(self, call: Call, queue: QueueInHand) -> None:
-        """Administrators, or whoever may get the queue's properties (RP-A47, RP-A56)."""
+        """Administrators, or whoever may get the queue's properties (RP-A47, RP-A56); those of the
+        queue manager, for its own queues.
+        """
         ledger = self._cluster.view.ledger
         sids = with_groups(ledger, call.identity.sids)
         if ADMINISTRATORS in sids:
             return
         owner = ledger.queue(queue.record.parent_queue) if queue.record.parent_queue else queue
-        right = QueueAccess.GET_QUEUE_PROPERTIES
-        is_local = queue.record.kind is not QueueKind.OUTGOING
-        if owner is None or not is_local or not is_granted_on_queue(owner, sids, right):
+        if owner is None or queue.record.kind is QueueKind.OUTGOING:
+            is_granted = False
+        elif owner.record.kind.is_system_store:
+            manager = ledger.manager
+            right = MachineAccess.GET_MACHINE_PROPERTIES
+            is_granted = manager is not None and is_granted_on_manager(manager, sids, right)
+        else:
+            is_granted = is_granted_on_queue(owner, sids, QueueAccess.GET_QUEUE_PROPERTIES)
+        if not is_granted:
             raise Refused(ErrorCode.MQ_ERROR_ACCESS_DENIED)
 
     # Acting ------------------------------------------------------------------------------

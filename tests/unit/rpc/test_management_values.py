@@ -221,6 +221,7 @@ def test_what_only_outgoing_queues_have_is_null(local: Told) -> None:
         "journal": 1,
     }
     assert local["later"][BYTES].value > 0
+    assert local["later"][LOCATION].value == "LOCAL"
     assert local["journal"][BYTES].value == local["direct"][JOURNAL_BYTES].value > 0
 
 
@@ -406,6 +407,7 @@ def place(told: dict[int, Variant], number: int) -> tuple[int, int, int] | None:
     """Return sequence, number and the one before."""
     raw = told[number].value
     if raw is None:
+        assert told[number].kind is VarType.NULL
         return None
     assert (told[number].kind, len(raw)) == (VarType.BLOB, 16)
     sequence, own, previous = PLACE.unpack(raw)
