@@ -290,6 +290,7 @@ def test_attributes_given_at_creation(world: World) -> None:
         ("240.0.0.0:8001", False),
         ("10.0.0.1:8001", False),
         ("234.1.1.1", False),
+        ("234.1.1.1:8001,DIRECT=OS:vhost\\orders", False),
         ("a.group:8001", False),
     ],
 )
@@ -325,7 +326,11 @@ def test_private_queue_numbers_are_never_used_twice(world: World) -> None:
 @pytest.mark.spec("DM-3.1.7.1.3-02", "MQ-2.3.1.3-01")
 @pytest.mark.parametrize(
     "path",
-    ["orders", ".\\", ".\\a b", "elsewhere\\q", ".\\q;sub", ".\\q;JOURNAL", ".\\system$;JOURNAL"],
+    [
+        *("orders", ".\\", ".\\a b", "elsewhere\\q", ".\\q;sub", ".\\q;JOURNAL"),
+        *(".\\system$;JOURNAL", ".\\private$\\", ".\\private$\\q;sub", ".\\private$\\a b"),
+        *(f".\\{'q' * 125}", f".\\private$\\{'q' * 125}", ".\\a\\b", ".\\a+b", ".\\a,b", '.\\a"b'),
+    ],
 )
 def test_paths_that_name_no_queue_of_ours(world: World, path: str) -> None:
     before = queries.list_queues(world.machine.view).items

@@ -264,3 +264,97 @@ def test_public_queues_and_the_queue_manager_are_objects(world: World) -> None:
     assert manager.attributes["computer_name"] == "vhost"
     world.one(commands.DeleteQueue(request(), orders, ()))
     assert directory.read(queue, [])[0] is NOT_FOUND
+
+
+@pytest.mark.spec("DM-3.1.7.1.21-01", "DM-3.1.7.1.22-01")
+def test_a_read_in_steps_finds_what_a_query_finds(world: World) -> None:
+    written = (("a", 10), ("b", 20), ("c", 30), ("d", 40))
+    for number, (name, interval) in enumerate(written, start=1):
+        write(world, number, SITE, name=name, inter_site_replication_interval=interval)
+    write(world, 9, USER, security_identifier=EVERYONE)
+    directory = world.machine.directory
+    above = Filter("inter_site_replication_interval", Operator.GREATER_THAN, 10)
+    below = Filter("inter_site_replication_interval", Operator.LESS_THAN, 40)
+    named = Filter("name", Operator.EQUALS, "b")
+    absent = Filter("foreign_site", Operator.EQUALS, True)
+    for filters, found in (
+        ([], ["a", "b", "c", "d"]),
+        ([above], ["b", "c", "d"]),
+        ([above, below], ["b", "c"]),
+        ([named], ["b"]),
+        ([named, above], ["b"]),
+        ([named, Filter(above.attribute, Operator.GREATER_THAN, 20)], []),
+        ([absent], []),
+    ):
+        query = directory.query(SITE, filters, ["name"])
+        for name in found:
+            status, item = query.next()
+            assert (status, item and item.attributes) == (SUCCESS, {"name": name})
+        assert query.next() == (DirectoryOperationResult.END_OF_DATA, None)
+        for objects_max in (1, 2, 10):
+            told, after = [], b""
+            for _ in range(6):
+                page, following = directory.page(SITE, filters, ["name"], after, objects_max)
+                assert len(page) <= objects_max
+                told += [one.attributes for one in page]
+                if following is None:
+                    break
+                after = following
+            else:
+                raise AssertionError("a read without an end")
+            assert told == [{"name": name} for name in found]
+
+
+ATTRIBUTES: dict[DirectoryObjectType, dict[str, object]] = {
+    SITE: {
+        "name": "North",
+        "primary_site_controller": "pole",
+        "intra_site_replication_interval": 5,
+        "inter_site_replication_interval": 6,
+        "full_path": "CN=North",
+        "foreign_site": True,
+        "public_signing_key_list": b"keys",
+        "migrated_from_msmq10": True,
+    },
+    DirectoryObjectType.ENTERPRISE: {
+        "name": "Works",
+        "weakened_security": True,
+        "non_ldap_capable_queue_manager_notification": True,
+        "default_time_to_live": 7,
+        "old_directory": True,
+    },
+    DirectoryObjectType.ROUTING_LINK: {
+        "description": "a link",
+        "full_path": "CN=link",
+        "actual_cost": 8,
+        "site1_identifier": b"1" * 16,
+        "site2_identifier": b"2" * 16,
+        "site_gate_identifier_list": [b"g" * 16],
+    },
+    DirectoryObjectType.CONNECTED_NETWORK: {"name": "net"},
+}
+
+
+@pytest.mark.spec("DM-3.1.7.1.24-01")
+@pytest.mark.parametrize("object_type", ATTRIBUTES)
+def test_a_write_keeps_each_attribute_that_it_lists_and_no_other(
+    world: World, object_type: DirectoryObjectType
+) -> None:
+    given = ATTRIBUTES[object_type]
+    assert write(world, 1, object_type, **given) is SUCCESS
+    whole = given | {"identifier": b"\1" * 16}
+
+    def kept() -> dict[str, object]:
+        _, found = Machine(world.state).directory.read(object_type, [])
+        assert found is not None
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in found.attributes.items()
+        }
+
+    assert kept() == whole
+    others = {int: 77, str: "other", bool: False, bytes: b"3" * 16, list: [b"h" * 16, b"i" * 16]}
+    for name, value in given.items():
+        whole[name] = others[type(value)]
+        assert write(world, 1, object_type, **{name: whole[name]}) is SUCCESS
+        assert kept() == whole, name
