@@ -10,7 +10,7 @@ import pytest
 
 from qm.names.format_name import PrivateName, format_name_text
 from qm.node.config.schema import MSMQ_PORT
-from qm.pb import control_pb2, control_pb2_grpc
+from qm.pb import control_pb2, control_pb2_grpc, data_pb2
 from qm.rpc.client import RpcClient
 from qm.rpc.interface import Fault
 from qm.rpc.ndr.types import Arm
@@ -51,6 +51,7 @@ from tests.unit.rpc.test_management_values import (
     NEXTHOPS,
     NO_ACK,
     NO_READ,
+    RESEND_COUNT,
     RESEND_INTERVAL,
     RESEND_TIME,
     SOURCE_INFO,
@@ -65,6 +66,7 @@ from tests.unit.rpc.test_remote_management import MACHINE, SESSION, act, in_worl
 
 GUID = "6B29FC40-CA47-1067-B31D-00DD010662DA"
 NOWHERE = r"DIRECT=OS:nowhere.example\private$\q"
+QUIET = r"DIRECT=OS:quiet.example\private$\q"
 NONE = r"DIRECT=OS:QUORATE\private$\none"
 EXACT = r"DIRECT=OS:QUORATE\private$\exact"
 OTHER = r"DIRECT=OS:QUORATE\private$\other"
@@ -337,9 +339,14 @@ def test_nodes_tell_alike_what_their_leader_knows_and_act_alike() -> None:
             assert known[STATE].value == "CONNECTED"
             timed = (LAST_ACK_TIME, LAST_ACK_COUNT, RESEND_TIME, RESEND_INTERVAL)
             assert all(known[number].value > 0 for number in timed)
-        for sent, each in enumerate(callers, start=4):
+
+        async def sent(count: int) -> None:
+            await until(lambda: len(peer.raw) == count)
+
+        for count, each in enumerate(callers, start=4):
             assert await act(each, away, "EOD_RESEND") == 0
-            await until(lambda sent=sent: len(peer.raw) == sent)  # type: ignore[misc]
+            await sent(count)
+        assert await told(RESEND_COUNT) == 0, "none was due by itself"
         for holder, other in zip(callers, (*callers[1:], callers[0]), strict=True):
             assert await act(holder, away, "PAUSE") == 0
             assert [await value(each, away, STATE) for each in callers] == ["ONHOLD"] * 3
@@ -509,7 +516,9 @@ def test_what_has_no_sequence_is_not_sent_again() -> None:
             ]
 
         await client.send(AWAY, b"out")
-        assert await act(caller, queue(AWAY), "EOD_RESEND") == 0, "which is not sending"
+        await client.open(QUIET, data_pb2.SEND_ACCESS)
+        for name in (AWAY, QUIET):
+            assert await act(caller, queue(name), "EOD_RESEND") == 0, name
         peer.is_acknowledging = peer.is_order_acking = False
         await client.send(peer.address, b"1")
         await until(lambda: bodies() == [b"1"])

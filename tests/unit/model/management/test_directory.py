@@ -292,7 +292,8 @@ def test_a_read_in_steps_finds_what_a_query_finds(world: World) -> None:
             assert (status, item and item.attributes) == (SUCCESS, {"name": name})
         assert query.next() == (DirectoryOperationResult.END_OF_DATA, None)
         for objects_max in (1, 2, 10):
-            told, after = [], b""
+            told: list[dict[str, object]] = []
+            after = b""
             for _ in range(6):
                 page, following = directory.page(SITE, filters, ["name"], after, objects_max)
                 assert len(page) <= objects_max
@@ -353,7 +354,13 @@ def test_a_write_keeps_each_attribute_that_it_lists_and_no_other(
         }
 
     assert kept() == whole
-    others = {int: 77, str: "other", bool: False, bytes: b"3" * 16, list: [b"h" * 16, b"i" * 16]}
+    others: dict[type, object] = {
+        int: 77,
+        str: "other",
+        bool: False,
+        bytes: b"3" * 16,
+        list: [b"h" * 16, b"i" * 16],
+    }
     for name, value in given.items():
         whole[name] = others[type(value)]
         assert write(world, 1, object_type, **{name: whole[name]}) is SUCCESS
