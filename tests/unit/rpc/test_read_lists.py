@@ -233,8 +233,8 @@ def test_whoever_waited_first_one_takes_what_arrives_and_all_who_look_see_it() -
                     looking.append(read)
                 await waits_of(k + 1)
             await client.send(ORDERS, b"%d" % first)
-            for read in looking:
-                assert body(await read) == b"%d" % first
+            for look in looking:
+                assert body(await look) == b"%d" % first
             await waits_of(1)
             (done,), (late,) = await asyncio.wait(taking, return_when=asyncio.FIRST_COMPLETED)
             assert body(done.result()) == b"%d" % first

@@ -290,8 +290,8 @@ def test_no_queue_that_goes_and_none_that_leads_away_is_opened() -> None:
             assert await refusal(reader, name, access=4, for_move=True) == UNKNOWN
         handle = await reader.open()
         assert (await reader.start(handle)).status == 0, "lent, so that the queue cannot go yet"
-        name = control_pb2.QueueName(name=r".\private$\orders")
-        await client.queues.DeleteQueue(control_pb2.DeleteQueueRequest(queue=name))
+        going = control_pb2.QueueName(name=r".\private$\orders")
+        await client.queues.DeleteQueue(control_pb2.DeleteQueueRequest(queue=going))
         for access in (1, 0x20):
             assert await refusal(reader, ORDERS, access=access) == UNKNOWN
         assert await refusal(reader, ORDERS, access=4, for_move=True) == UNKNOWN
@@ -536,8 +536,8 @@ def test_a_purge_takes_all_and_what_is_lent_when_it_comes_back() -> None:
         await client.send(ORDERS, *bodies, acknowledgements=0x0E, administration_queue=telling)
         # Those that ask only for good news, or for none, are purged without a word.
         for flags in (0, 0x02):
-            more = {"acknowledgements": flags, "priority": 2}
-            await client.send(ORDERS, b"quiet", administration_queue=telling, **more)
+            asked: dict[str, Any] = {"acknowledgements": flags, "priority": 2}
+            await client.send(ORDERS, b"quiet", administration_queue=telling, **asked)
         reader = await world.reader()
         peeking = await reader.open(access=0x20)
         assert (await reader.call(6, mqrr.Handle(peeking))).status == NT_DENIED
