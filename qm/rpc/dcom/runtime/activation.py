@@ -13,7 +13,7 @@ from qm.rpc.dcom.limits import (
     PROTOCOLS_MAX,
 )
 from qm.rpc.dcom.runtime.exporter import Exporter
-from qm.rpc.dcom.runtime.identifiers import IID_ICLASSFACTORY, IID_IUNKNOWN, NULL
+from qm.rpc.dcom.runtime.identifiers import IID_ICLASSFACTORY, NULL
 from qm.rpc.dcom.runtime.objref import DUAL_STRING_ARRAY, Bindings, write_objref
 from qm.rpc.dcom.runtime.orpc import (
     COM_VERSION,
@@ -229,8 +229,8 @@ class Activation:
         this.check()
         ipid = call.request.object_uuid or NULL
         pointer = self._exporter.pointer(ipid, self._places.owner(call), self._places.now())
-        if pointer.iid not in (IID_ICLASSFACTORY, IID_IUNKNOWN):
-            raise ComError(Hresult.RPC_E_DISCONNECTED, "not a class factory")
+        if pointer.iid != IID_ICLASSFACTORY:
+            raise ComError(Hresult.RPC_E_DISCONNECTED, "the IPID is of another interface")
         found = pointer.facet
         assert isinstance(found, ClassFactory)
         return found

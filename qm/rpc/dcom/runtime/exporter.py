@@ -270,7 +270,8 @@ class Exporter:
         now: float,
     ) -> tuple[int, bool]:
         """ComplexPing: make (0) or change a set; return its number, and whether all objects that
-        were added are the owner's (RP-A64). An older sequence number than the last one only pings.
+        were added are the owner's (RP-A64). With an older sequence number than the last one
+        nothing is done.
 
         Raises KeyError for a set that the owner does not have, ComError at a limit.
         """
@@ -280,10 +281,10 @@ class Exporter:
         elif found is None or found.owner.name != owner.name:
             raise KeyError(number)
         assert found is not None
-        found.pinged_at = now
         last = found.sequence
         if last is not None and (sequence - last) % _SEQUENCES > _NEWER_MAX:
             return found.number, True
+        found.pinged_at = now
         found.sequence = sequence
         are_known = self._enter(found, added)
         for oid in removed:

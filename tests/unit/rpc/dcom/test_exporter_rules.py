@@ -90,3 +90,38 @@ def test_a_serialized_type_has_two_headers_and_its_own_alignment() -> None:
     for bad in (*changed, raw[:8] + b"\x10" + raw[9:], raw[:-4]):
         with pytest.raises((BadStub, struct.error)):
             _deserialized(U32, bad)
+
+
+@pytest.mark.spec("RP-DCOM-3.1.1.5.4-04")
+def test_a_call_that_is_denied_keeps_nothing_alive() -> None:
+    made, thing = Made(), Thing()
+    ref = made.export(thing)
+    with pytest.raises(ComError) as refused:
+        made.pointer(ref, BOB, now=300)
+    assert refused.value.status == 0x80070005
+    assert made.exporter.sweep(361) == 1
+    assert made.released == [thing]
+
+
+@pytest.mark.spec("RP-DCOM-3.1.2.5.1.3-02")
+@pytest.mark.parametrize(("sequence", "is_done"), [(0, False), (4, False), (5, True), (6, True)])
+def test_a_change_of_a_set_is_made_unless_a_later_one_was(sequence: int, is_done: bool) -> None:
+    made = Made()
+    kept, new = Thing(), Thing()
+    old_ref, new_ref = made.export(kept), made.export(new)
+    number, _ = made.exporter.change_set(0, 5, [old_ref.oid], (), ALICE, 0.0)
+    change = (number, sequence, [new_ref.oid], [old_ref.oid], ALICE, 0.0)
+    assert made.exporter.change_set(*change) == (number, True)
+    assert made.exporter.ping(number, ALICE, 360)
+    assert made.exporter.sweep(361) == 1
+    assert made.released == [kept if is_done else new]
+
+
+@pytest.mark.spec("RP-DCOM-3.1.2.5.1.3-02")
+def test_a_change_that_comes_too_late_does_not_ping_its_set() -> None:
+    made, thing = Made(), Thing()
+    ref = made.export(thing)
+    number, _ = made.exporter.change_set(0, 5, [ref.oid], (), ALICE, 0.0)
+    assert made.exporter.change_set(number, 4, (), (), ALICE, 300) == (number, True)
+    assert made.exporter.sweep(361) == 1
+    assert made.released == [thing]
