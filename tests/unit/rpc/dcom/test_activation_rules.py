@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from qm.rpc.dcom.automation.dispatch import IDISPATCH, InvokeFlag, arguments_of
-from qm.rpc.dcom.automation.variant import Variant, array_of
+from qm.rpc.dcom.automation.variant import SafeArray, Variant, array_of
 from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.client import Logon, Server
 from qm.rpc.dcom.hresults import ComError, Hresult
@@ -125,6 +125,12 @@ def test_a_class_that_nobody_has_is_not_registered(unknown: bytes) -> None:
             with pytest.raises(ComError) as none:
                 await make(unknown, IID_IUNKNOWN)
             assert none.value.status == CLASS_NOT_REGISTERED
+        client = await program.server.resolver()
+        await client.add(IACTIVATION)
+        for mode in (0, 0xFFFF_FFFF):
+            head = [program.server.this(), unknown, None, None, 2, mode]
+            found = await client.call(IACTIVATION, 0, [*head, 1, [IID_IUNKNOWN], 1, [7]])
+            assert (found[-4], found[-3]) == (CLASS_NOT_REGISTERED, [None])
 
     play(scenario)
 
@@ -138,8 +144,12 @@ def test_objects_are_not_made_from_files() -> None:
             _, raw, status = await client.call(IREMOTESCMACTIVATOR, 4, given)
             assert (status, raw is None) == (wanted, bool(wanted))
         await client.add(IACTIVATION)
-        for name, wanted in ((None, 0), ("C:\\queue.dat", E_NOTIMPL)):
-            head = [program.server.this(), clsid("MSMQMessage"), name, None, 2, 0]
+        for name, storage, wanted in (
+            (None, None, 0),
+            ("C:\\queue.dat", None, E_NOTIMPL),
+            (None, b"MEOW", E_NOTIMPL),
+        ):
+            head = [program.server.this(), clsid("MSMQMessage"), name, storage, 2, 0]
             found = await client.call(IACTIVATION, 0, [*head, 1, [IID_IUNKNOWN], 1, [7]])
             assert found[-4] == wanted
 
@@ -159,9 +169,17 @@ def test_who_does_not_sign_makes_no_object_and_calls_none(level: AuthLevel) -> N
             node = await world.harness.leader()
             logon = Logon(lambda: NtlmClient("alice", "pw", "", secrets.token_bytes), level=level)
             low = Server(node.host, MAPPER_PORT, logon)
-            with pytest.raises(Fault) as refused:
-                await low.create(clsid("MSMQMessage"), IID_IUNKNOWN)
-            assert refused.value.status == 5
+            client = await low.resolver()
+            await client.add(IACTIVATION)
+            head = [low.this(), clsid("MSMQMessage"), None, None, 2, 0]
+            for made in (
+                low.create(clsid("MSMQMessage"), IID_IUNKNOWN),
+                low.class_object(clsid("MSMQMessage"), IID_IUNKNOWN),
+                client.call(IACTIVATION, 0, [*head, 1, [IID_IUNKNOWN], 1, [7]]),
+            ):
+                with pytest.raises(Fault) as refused:
+                    await made
+                assert refused.value.status == 5
             await low.reach(bindings, ipid)
             count = await message.number("Label")
             for to, interface, number, values in (
@@ -290,9 +308,11 @@ def test_each_kind_of_reference_is_counted_by_itself(public: int, private: int) 
         async def are_there() -> list[bool]:
             return [await is_there(one.ipid) for one in refs]
 
-        assert await change(4, (public, private), (1, 0)) == [[0, 0], 0]
-        # What came with the objects goes; of the first what was added stays.
-        await change(5, (5, 0), (6, 0))
+        half = (public // 2, private // 2)
+        for added in (half, (public - half[0], private - half[1])):
+            assert await change(4, added, (1, 0)) == [[0, 0], 0]
+        # What came with the objects goes; of the first what was added, twice, stays.
+        await change(5, (5, 0), (7, 0))
         assert await are_there() == [public + private > 0, False]
         if private:
             # Public ones that were never there are not taken from private ones.
@@ -331,5 +351,10 @@ def test_a_body_is_an_array_of_bytes_both_ways(body: bytes) -> None:
         result, *_, status = await found.invoke("Body", InvokeFlag.PROPERTYGET, arguments_of([]))
         assert (status, result.vt) == (0, 0x2011), "VT_ARRAY | VT_UI1"
         assert (result.value.items, result.value.bounds) == (body, [(len(body), 0)])
+        # An array of two dimensions is no body, and leaves what was put before.
+        square = Variant(0x2011, SafeArray(VarType.UI1, b"abcd", [(2, 0), (2, 0)]))
+        with pytest.raises(ComError):
+            await found.put("Body", square)
+        assert await found.get("Body") == body
 
     play(scenario)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from qm.client.mqac.constants import OLE_E_BLANK
 from qm.client.signing import new_signer
 from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc
 from qm.rpc.dcom.automation.dispatch import IENUMVARIANT, InvokeFlag, arguments_of
 from qm.rpc.dcom.automation.variant import Variant, array_of
 from qm.rpc.dcom.automation.vartypes import ARRAY, BYREF, BYTES, VarType
@@ -36,6 +39,7 @@ from tests.unit.rpc.dcom.scripts import (
 )
 
 SOON_DAYS = 0.01
+_OF_COM = "-0000-0000-c000-000000000046"
 PEEK = 0x20
 
 
@@ -245,15 +249,18 @@ def test_an_application_tells_of_its_queue_manager() -> None:
 def test_what_a_slot_is_not_given_has_its_default() -> None:
     async def scenario(program: Program) -> None:
         await program.new_queue()
-        await program.send("body")
         queue = await program.opened(RECEIVE)
-        for name, count in (("Peek", 4), ("Receive", 5)):  # the body alone, however long it takes
-            raw = await slot(queue, "IMSMQQueue4", name, "method", *[OMITTED] * count)
-            found = await Late(program.server, pointed(raw)).as_dispatch()
+        omitted = Variant(10, 0x80020004)
+        for name, count in (("Receive", 5), ("Peek", 4)):  # the body alone, however long it takes
+            given = (queue, "IMSMQQueue4", name, "method", *[omitted] * count)
+            waiting = asyncio.ensure_future(slot(*given))
+            assert not (await asyncio.wait([waiting], timeout=0.3))[0], "there is nothing yet"
+            await program.send("body")
+            found = await Late(program.server, pointed(await waiting)).as_dispatch()
             assert await found.get("Body") == "body"
             assert await found.get("DestinationQueueInfo") is None
         info = await program.queue_info(r".\private$\plain")
-        await slot(info, "IMSMQQueueInfo4", "Create", "method", OMITTED, OMITTED)
+        await slot(info, "IMSMQQueueInfo4", "Create", "method", omitted, omitted)
         assert await info.get("IsTransactional2") is False
 
     play(scenario)
@@ -303,6 +310,14 @@ def test_collections_have_items_and_enumerators() -> None:
         with pytest.raises(ComError) as missing:
             await collection.call("Item", "anything")
         assert missing.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+        # A script asks for it by number, and gets an IUnknown of which it asks for IEnumVARIANT.
+        asked_for = InvokeFlag.METHOD | InvokeFlag.PROPERTYGET
+        result, *_, status = await collection.invoke(-4, asked_for, arguments_of([]))
+        assert (status, result.vt) == (0, 13)
+        for each in (result.value, await slot(collection, "IMSMQCollection", "_NewEnum", "method")):
+            assert pointed(each).iid == UUID(f"00000000{_OF_COM}").bytes_le
+            given = Late(program.server, pointed(each))
+            assert (await given.by(UUID(f"00020404{_OF_COM}").bytes_le)).public_refs
         raw = await slot(collection, "IMSMQCollection", "_NewEnum", "method")
         enumerator = await Late(program.server, pointed(raw)).by(IID_IENUMVARIANT)
         listed, count, status = await program.server.call(enumerator.ipid, IENUMVARIANT, 3, [5])
@@ -359,6 +374,104 @@ def test_a_transaction_has_an_inner_one_that_another_object_takes() -> None:
     play(scenario)
 
 
+@pytest.mark.spec("AC-3.10.4.1.26-11")
+def test_anything_but_zero_makes_a_queue_transactional_or_readable_by_all() -> None:
+    async def scenario(program: Program, world: DcomWorld) -> None:
+        bob = await world.program("bob")
+
+        async def is_made(number: int, transactional: Variant, readable: Variant) -> list[bool]:
+            path = rf".\private$\made{number}"
+            info = await program.queue_info(path)
+            if number % 2:
+                await info.call("Create", transactional, readable)
+            else:
+                given = ("IMSMQQueueInfo4", "Create", "method", transactional, readable)
+                await slot(info, *given)
+            told = await slot(info, "IMSMQQueueInfo4", "IsTransactional2")
+            try:
+                await bob.opened(RECEIVE, path)
+            except ComError as denied:
+                assert denied.status == ErrorCode.MQ_ERROR_ACCESS_DENIED
+                return [told == -1, False]
+            return [told == -1, True]
+
+        no = Variant(11, 0)
+        flags = [Variant(11, number) for number in (0xFFFF, 1, 0x8000, 0)]
+        flags += [Variant(3, number) for number in (1, -1, 0)]
+        for number, flag in enumerate(each for each in flags for _ in range(2)):
+            assert await is_made(2 * number, flag, no) == [bool(flag.value), False], flag
+            assert await is_made(2 * number + 1, no, flag) == [False, bool(flag.value)], flag
+            assert await is_made(200 + 3 * number, flag, flag) == [bool(flag.value)] * 2, flag
+        bob.close()
+
+    play_in_world(scenario)
+
+
+TYPE = "{00112233-4455-6677-8899-aabbccddeeff}"
+OTHER = "{00112233-4455-6677-8899-aabbccddee00}"
+PAST, FUTURE = Variant(7, 36_526.0), Variant(7, 73_050.0)
+UNEQUAL, LESS, GREATER = (Variant(3, number) for number in (2, 3, 4))
+TERMS = ["QueueGuid", "ServiceTypeGuid", "Label", "CreateTime", "ModifyTime", "RelServiceType",
+    "RelLabel", "RelCreateTime", "RelModifyTime"]  # fmt: skip
+
+
+@pytest.mark.spec("AC-3.13.4.1.1-05", "AC-3.13.4.1.3-06")
+@pytest.mark.parametrize(("name", "count"), [("LookupQueue_v2", 9), ("LookupQueue", 11)])
+def test_each_term_of_a_query_decides_by_its_value_and_its_relation(name: str, count: int) -> None:
+    async def scenario(program: Program) -> None:
+        info = await program.queue_info(r"QUORATE\shown")
+        await info.put("Label", "middle")
+        await info.put("ServiceTypeGuid", TYPE)
+        await info.call("Create")
+        query = await program.create("MSMQQuery")
+        guid = "{" + await info.get("QueueGuid") + "}"
+
+        async def found(terms: dict[str, Variant]) -> int:
+            given = [terms.get(one, OMITTED) for one in TERMS] + [OMITTED] * (count - len(TERMS))
+            raw = await slot(query, "IMSMQQuery4", name, "method", *given)
+            infos = await Late(program.server, pointed(raw)).as_dispatch()
+            totals = []
+            for each in (infos, await query.call(name, **terms)):
+                await each.call("Reset")
+                totals.append(0)
+                while await each.call("Next") is not None:
+                    totals[-1] += 1
+            assert totals[0] == totals[1], "by slot and by name"
+            return totals[0]
+
+        def text(value: str) -> Variant:
+            return Variant(8, value)
+
+        for terms, expected in (
+            ({"QueueGuid": text(guid)}, 1),
+            ({"QueueGuid": text(OTHER)}, 0),
+            ({"ServiceTypeGuid": text(TYPE)}, 1),
+            ({"ServiceTypeGuid": text(OTHER)}, 0),
+            ({"ServiceTypeGuid": text(TYPE), "RelServiceType": UNEQUAL}, 0),
+            ({"ServiceTypeGuid": text(OTHER), "RelServiceType": UNEQUAL}, 1),
+            ({"Label": text("middle")}, 1),
+            ({"Label": text("another")}, 0),
+            ({"Label": text("a"), "RelLabel": GREATER}, 1),
+            ({"Label": text("a"), "RelLabel": LESS}, 0),
+            ({"CreateTime": PAST, "RelCreateTime": GREATER}, 1),
+            ({"CreateTime": PAST, "RelCreateTime": LESS}, 0),
+            ({"CreateTime": FUTURE, "RelCreateTime": LESS}, 1),
+            ({"CreateTime": FUTURE}, 0),
+            ({"ModifyTime": PAST, "RelModifyTime": GREATER}, 1),
+            ({"ModifyTime": PAST, "RelModifyTime": LESS}, 0),
+            ({"ModifyTime": FUTURE, "RelModifyTime": LESS}, 1),
+            ({"ModifyTime": FUTURE}, 0),
+        ):
+            assert await found(terms) == expected, terms
+        for term in ("QueueGuid", "ServiceTypeGuid"):
+            for bare in (TYPE[1:-1], TYPE[1:], TYPE[:-1], ""):
+                with pytest.raises(ComError) as invalid:
+                    await query.call(name, **{term: text(bare)})
+                assert invalid.value.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+
+    play(scenario)
+
+
 @pytest.mark.spec("AC-3.13.4.1.1-05", "AC-3.13.4.1.3-06", "AC-3.10.4.1.26-11")
 def test_queries_take_variants_of_the_document_s_types() -> None:
     async def scenario(program: Program) -> None:
@@ -397,7 +510,13 @@ def test_queries_take_variants_of_the_document_s_types() -> None:
 def test_bytes_are_arrays_of_bytes() -> None:
     async def scenario(program: Program) -> None:
         fresh = await program.create("MSMQMessage")
-        assert (await slot(fresh, "IMSMQMessage4", "CompoundMessage")).vt == BYTES
+        await fresh.put("Body", "no envelope")
+        # There is no SRMP here, and so neither envelopes nor attachments.
+        for each in (fresh, (await received(program))[-1]):
+            told = await slot(each, "IMSMQMessage4", "CompoundMessage")
+            assert (told.vt, told.value.items) == (0x2011, b"")
+            result, *_ = await each.invoke("CompoundMessage", 2, arguments_of([]))
+            assert (result.vt, result.value.items) == (0x2011, b"")
         application = await program.create("MSMQApplication")
         certificate = new_signer("alice", 2048, 1).certificate
         array = array_of(VarType.UI1, certificate)
@@ -407,6 +526,42 @@ def test_bytes_are_arrays_of_bytes() -> None:
             await application.call("RegisterCertificate", ExternalCertificate=b"no certificate")
 
     play(scenario)
+
+
+@pytest.mark.spec("AC-3.2.4.2.1-10")
+def test_the_certificate_that_was_given_is_the_one_that_is_registered() -> None:
+    async def scenario(program: Program, world: DcomWorld) -> None:
+        async with world.channel(await world.leader()) as channel:
+            stub: Any = control_pb2_grpc.CertificateControlStub(channel)
+
+            async def subjects() -> set[str]:
+                person = pb.Person(principal="alice")
+                reply = await stub.List(pb.ListCertificatesRequest(person=person))
+                return {one.subject for one in reply.certificates}
+
+            application = await program.create("MSMQApplication")
+            known: set[str] = set()
+            for number, flags in enumerate((0x2011, 0x4000 | 0x2011) * 2):
+                certificate = new_signer(f"signer {number}", 2048, 1).certificate
+                array = array_of(VarType.UI1, certificate).value
+                given = Variant(flags, array)
+                if number < 2:
+                    await application.call("RegisterCertificate", ExternalCertificate=given)
+                else:
+                    registers = ("IMSMQApplication3", "RegisterCertificate", "method")
+                    await slot(application, *registers, OMITTED, given)
+                known.add(f"CN=signer {number}")
+                assert await subjects() == known
+                cut = Variant(flags, array_of(VarType.UI1, certificate[:-1]).value)
+                for wrong in (cut, Variant(flags, array_of(VarType.UI1, b"MZ").value)):
+                    with pytest.raises(ComError):
+                        await application.call("RegisterCertificate", ExternalCertificate=wrong)
+            text = Variant(8, "a certificate")
+            with pytest.raises(ComError):
+                await application.call("RegisterCertificate", ExternalCertificate=text)
+            assert await subjects() == known
+
+    play_in_world(scenario)
 
 
 @pytest.mark.spec("AC-3.12.4.1.1-01", "AC-3.12.4.1.2-01", "AC-3.12.4.1.2-02")

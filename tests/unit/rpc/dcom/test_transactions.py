@@ -234,6 +234,15 @@ def test_an_object_that_is_no_transaction_is_none() -> None:
                 with pytest.raises(ComError) as refused:
                     await call("Receive", given)
                 assert refused.value.status == Hresult.E_INVALIDARG
+            sender = await made.program.opened(SEND)
+            message = await made.program.create("MSMQMessage")
+            given = [write_objref(sender.ref), made.queue.variant(wrong)]
+            with pytest.raises(ComError) as refused:
+                await slot(message, "IMSMQMessage4", "Send", "method", *given)
+            assert refused.value.status == Hresult.E_INVALIDARG
+            with pytest.raises(ComError) as refused:
+                await message.call("Send", sender, wrong)
+            assert refused.value.status == Hresult.E_INVALIDARG
         assert await made.labels() == LABELS
 
     play(scenario)

@@ -48,6 +48,7 @@ from qm.rpc.pdu.codes import FaultStatus
 from tests.cluster.harness import run
 from tests.unit.rpc.dcom.scripts import (
     FAILURE,
+    SEND,
     Late,
     Program,
     clsid,
@@ -369,6 +370,38 @@ def test_types_are_found_by_identifier_and_by_name() -> None:
         return (await library.ask(11, "MSMQQueue", 0, 0))[:2]
 
     with_info("MSMQQueue", check)
+
+
+@pytest.mark.spec("RP-OAUT-3.1.4.2-01")
+def test_a_management_object_describes_the_kind_of_its_queue() -> None:
+    async def scenario(program: Program) -> None:
+        await program.new_queue()
+        for name, default in (
+            (r"DIRECT=OS:QUORATE\private$\orders", "IMSMQQueueManagement"),
+            (r"DIRECT=OS:far\private$\orders", "IMSMQOutgoingQueueManagement"),
+        ):
+            info = await program.create("MSMQQueueInfo")
+            await info.put("FormatName", name)
+            message = await program.create("MSMQMessage")
+            await message.call("Send", await info.call("Open", SEND, 0))
+            late = await program.create("MSMQManagement")
+            assert await (await info_of(program, late)).name() == "IMSMQManagement"
+            await late.call("Init", FormatName=name)
+            described = await info_of(program, late)
+            assert await described.name() == default
+            attr = await described.get(3)
+            assert (attr.guid, attr.kind) == (iid(default), 4), "a dispinterface"
+            # What it describes is what can be called by name.
+            names = {await described.name(one.memid) for one in await described.functions()}
+            assert ("JournalMessageCount" in names) == (default == "IMSMQQueueManagement")
+            for one in ("JournalMessageCount", "NextHops"):
+                if one in names:
+                    await late.number(one)
+                    continue
+                with pytest.raises(ComError):
+                    await late.number(one)
+
+    play(scenario)
 
 
 @pytest.mark.spec("RP-OAUT-3.5.4.1-01")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import struct
+from uuid import UUID
 
 import pytest
 
-from qm.client.mqac.constants import CONNECT_E_NOCONNECTION, E_NOTIMPL
 from qm.node.config.schema import RpcSection
 from qm.rpc.dcom.automation.descriptions import (
     MEMBERID_DEFAULTINST,
     VAR_STATIC,
     DescKind,
-    ImplTypeFlag,
     TypeDesc,
-    TypeFlag,
     TypeVarType,
 )
 from qm.rpc.dcom.automation.type_interfaces import ITYPECOMP, ITYPEINFO
@@ -23,9 +21,9 @@ from qm.rpc.dcom.automation.vartypes import VarType
 from qm.rpc.dcom.hresults import ComError, Hresult
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IUNKNOWN
 from qm.rpc.dcom.runtime.objref import Objref, parse_objref
+from qm.rpc.dcom.runtime.orpc import OrpcThis
 from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER
 from tests.unit.rpc.dcom.scripts import (
-    OMITTED,
     RECEIVE,
     Late,
     Program,
@@ -34,7 +32,7 @@ from tests.unit.rpc.dcom.scripts import (
     play,
     slot,
 )
-from tests.unit.rpc.dcom.test_automation import written
+from tests.unit.rpc.dcom.test_automation import read, written
 from tests.unit.rpc.dcom.test_events import CONTAINER, POINT, event_of
 from tests.unit.rpc.dcom.test_type_information import Described, with_info
 from tests.unit.rpc.reading import MAPPER_PORT
@@ -50,15 +48,17 @@ def test_an_event_is_the_one_connection_point_of_itself() -> None:
         for opnum in (3, 4, 7):
             head = POINT.operations[opnum].takes.marshal([server.this()])
             assert POINT.operations[opnum].takes.unmarshal(head)[1] == len(head)
-        assert await server.call(point.ipid, POINT, 3, []) == [iid("_DMSMQEventEvents"), 0]
+        events = UUID("d7d6e078-dccd-11d0-aa4b-0060970debae").bytes_le
+        assert await server.call(point.ipid, POINT, 3, []) == [events, 0]
         raw, status = await server.call(point.ipid, POINT, 4, [])
         back = parse_objref(raw)
         assert isinstance(back, Objref)
         assert (back.ipid, back.oid, status) == (container.ipid, container.oid, 0)
-        assert await server.call(point.ipid, POINT, 7, []) == [None, E_NOTIMPL]
+        assert await server.call(point.ipid, POINT, 7, []) == [None, 0x80004001]
         for wrong in (IID_IUNKNOWN, IID_IDISPATCH, iid("IMSMQEvent3"), iid("IConnectionPoint")):
             refused = await server.call(container.ipid, CONTAINER, 4, [wrong])
-            assert refused == [None, CONNECT_E_NOCONNECTION]
+            assert refused == [None, 0x80040200]
+        assert (await server.call(container.ipid, CONTAINER, 4, [events]))[-1] == 0
 
     play(scenario)
 
@@ -67,15 +67,13 @@ def test_an_event_is_the_one_connection_point_of_itself() -> None:
 def test_the_application_object_and_the_source_of_events() -> None:
     async def check(program: Program, info: Described) -> None:
         library = await info.library()
-        marked = TypeFlag.APPOBJECT | TypeFlag.PREDECLID
         application = await library.info(6, clsid("MSMQApplication"))
-        assert (await application.get(3)).flags == TypeFlag.CANCREATE | marked
+        assert (await application.get(3)).flags == 0x2 | 0x1 | 0x8, "appobject, and predeclared"
         event = await library.info(6, clsid("MSMQEvent"))
         attr = await event.get(3)
-        assert attr.flags == TypeFlag.CANCREATE
+        assert attr.flags == 0x2, "it can be created, and no more"
         flags = [await event.get(9, index) for index in range(attr.implemented)]
-        of_source = ImplTypeFlag.DEFAULT | ImplTypeFlag.SOURCE
-        (source,) = [index for index, one in enumerate(flags) if one == of_source]
+        (source,) = [index for index, one in enumerate(flags) if one == 0x1 | 0x2]
         assert await (await event.base(source)).name() == "_DMSMQEventEvents"
 
     with_info("MSMQEvent", check)
@@ -130,13 +128,14 @@ def test_objects_are_resolved_on_the_mapper_s_port_and_called_over_tcp() -> None
     play(scenario)
 
 
-@pytest.mark.spec("AC-3.1.4.2-02")
+@pytest.mark.spec("AC-3.1.4.2-02", "RP-OAUT-3.1.4.4-05")
 def test_an_optional_argument_is_left_out_by_an_error_that_says_so() -> None:
     async def scenario(program: Program) -> None:
         await program.new_queue()
         await program.send("body", "kept")
         queue = await program.opened(RECEIVE)
-        left_out = [OMITTED, OMITTED, OMITTED, Variant(VarType.I4, 0)]
+        omitted = Variant(10, 0x80020004)
+        left_out = [omitted, omitted, omitted, Variant(VarType.I4, 0)]
         peeked = await queue.call("Peek", *left_out[1:])
         assert isinstance(peeked, Late)
         for other in (Hresult.E_INVALIDARG, Hresult.DISP_E_TYPEMISMATCH, 0):
@@ -153,15 +152,32 @@ def test_an_optional_argument_is_left_out_by_an_error_that_says_so() -> None:
 @pytest.mark.parametrize(
     ("variant", "raw"),
     [
-        (Variant(VarType.BOOL, 0xFFFF), struct.pack("<H", 0xFFFF)),
-        (Variant(VarType.BOOL, 0), struct.pack("<H", 0)),
-        (Variant(VarType.DATE, 5.25), struct.pack("<d", 5.25)),
-        (Variant(VarType.BSTR, "ab"), struct.pack("<3I", 2, 4, 2) + "ab".encode("utf-16-le")),
-        (Variant(VarType.BSTR, None), struct.pack("<I", 0)),
+        (Variant(11, 0xFFFF), struct.pack("<H", 0xFFFF)),
+        (Variant(11, 0), struct.pack("<H", 0)),
+        (Variant(7, 5.25), struct.pack("<d", 5.25)),
+        (Variant(8, "ab"), struct.pack("<3I", 2, 4, 2) + "ab".encode("utf-16-le")),
+        (Variant(8, None), struct.pack("<I", 0)),
+        (Variant(3, -2), struct.pack("<i", -2)),
+        (Variant(0), b""),
     ],
 )
 def test_automation_types_are_as_wide_as_they_are(variant: Variant, raw: bytes) -> None:
-    assert written(variant).endswith(raw)
+    found = written(variant)
+    assert found.endswith(raw)
+    # VARIANT: its size in quad words, reserved, VARTYPE, reserved, and VARTYPE again.
+    head = (variant.vt, 0, 0, 0, variant.vt)
+    assert struct.unpack_from("<4xI4HI", found) == (0, *head)
+    assert read(found) == variant
+
+
+@pytest.mark.spec("AC-2.2.1-01")
+def test_interface_identifiers_are_sixteen_bytes() -> None:
+    events = UUID("d7d6e078-dccd-11d0-aa4b-0060970debae").bytes_le
+    told = POINT.operations[3].gives.marshal([None, events, 0])
+    assert told == bytes(8) + events + bytes(4), "IID*: behind ORPCTHAT, before the HRESULT"
+    wanted = CONTAINER.operations[4].takes.marshal([OrpcThis(bytes(16)), events])
+    assert wanted[32:] == events, "REFIID: behind ORPCTHIS"
+    assert CONTAINER.operations[4].takes.unmarshal(wanted)[0][1] == events
 
 
 @pytest.mark.spec("AC-2.2.1-01")
