@@ -133,9 +133,9 @@ def test_an_ipid_that_nobody_has_is_disconnected_by_each_interface() -> None:
         # Nor is there an object in a request that names none.
         client = server._objects
         assert client is not None
-        for interface, number in ((MESSAGE4, GET), (ICLASSFACTORY, 4)):
-            values = [server.this()] if interface is MESSAGE4 else [server.this(), 1]
-            assert await fault_of(client.call(interface, number, values)) == DISCONNECTED
+        this = server.this()
+        assert await fault_of(client.call(MESSAGE4, GET, [this])) == DISCONNECTED
+        assert await fault_of(client.call(ICLASSFACTORY, 4, [this, 1])) == DISCONNECTED
         assert await made.ways["vtable"]() == ["", 0]
 
     play(scenario)
@@ -332,6 +332,11 @@ def test_the_access_list_of_a_queue_decides_for_whoever_calls() -> None:
         await permit("Everyone", "write_message")
         assert await refused(info.call("Open", RECEIVE, 0)) == MQ_ACCESS_DENIED
         await info.call("Open", SEND, 0)
+        # What is for administrators is not for whoever has some queue.
+        application = await bob.create("MSMQApplication")
+        for name in ("Disconnect", "Connect"):
+            assert await refused(application.call(name)) == MQ_ACCESS_DENIED
+        await (await program.create("MSMQApplication")).call("Connect")
         bob.close()
 
     play_in_world(scenario)
@@ -381,7 +386,8 @@ def test_what_was_dialled_is_told_wherever_a_place_is(names: tuple[str, ...]) ->
             await client.add(IACTIVATION)
             given = [server.this(), clsid("MSMQMessage"), None, None, 2, 0, 1, wanted[:1], 1, [7]]
             old = await client.call(IACTIVATION, 0, given)
-            for each in (*pointers, raw, info, *reply.pointers, *old[-3]):
+            told: list[Any] = [*pointers, raw, info, *reply.pointers, *old[-3]]
+            for each in told:
                 assert each[:8] == b"MEOW\1\0\0\0"
                 assert pointed(each).resolver.addresses == hosts
             _, alive, *_ = await client.call(IOBJECTEXPORTER, 5, [])
@@ -464,7 +470,7 @@ def test_a_class_factory_makes_as_many_objects_as_it_is_asked_for() -> None:
 class Clock:
     """The time of a node's objects, which is told them from outside."""
 
-    def __init__(self, world: DcomWorld, dcom: Any) -> None:
+    def __init__(self, dcom: Any) -> None:
         self.now_s = asyncio.get_running_loop().time()
         self._exporter = dcom._exporter
         dcom._places.now = lambda: self.now_s
@@ -476,7 +482,7 @@ class Clock:
 
 
 async def clock_of(world: DcomWorld) -> Clock:
-    return Clock(world, (await world.harness.leader()).service.windows._dcom)
+    return Clock((await world.harness.leader()).service.windows._dcom)
 
 
 @pytest.mark.spec("RP-DCOM-3.1.1.5.4-05", "RP-DCOM-3.1.1.6.2-01")

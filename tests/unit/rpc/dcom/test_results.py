@@ -252,8 +252,8 @@ def test_what_a_slot_is_not_given_has_its_default() -> None:
         queue = await program.opened(RECEIVE)
         omitted = Variant(10, 0x80020004)
         for name, count in (("Receive", 5), ("Peek", 4)):  # the body alone, however long it takes
-            given = (queue, "IMSMQQueue4", name, "method", *[omitted] * count)
-            waiting = asyncio.ensure_future(slot(*given))
+            called = slot(queue, "IMSMQQueue4", name, "method", *[omitted] * count)
+            waiting = asyncio.ensure_future(called)
             assert not (await asyncio.wait([waiting], timeout=0.3))[0], "there is nothing yet"
             await program.send("body")
             found = await Late(program.server, pointed(await waiting)).as_dispatch()
