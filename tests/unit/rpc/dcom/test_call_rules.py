@@ -381,7 +381,11 @@ def test_what_was_dialled_is_told_wherever_a_place_is(names: tuple[str, ...]) ->
             raw, _ = await server.call(made.factory.ipid, ICLASSFACTORY, 3, [IID_IUNKNOWN])
             info, _ = await server.call(made.message.ipid, MESSAGE4, 4, [0, 0])
             client = await server.resolver()
-            given = [server.this(), None, write_wanted(Wanted(clsid("MSMQMessage"), (wanted[0],)))]
+            given: list[Any] = [
+                server.this(),
+                None,
+                write_wanted(Wanted(clsid("MSMQMessage"), (wanted[0],))),
+            ]
             reply = parse_reply((await client.call(IREMOTESCMACTIVATOR, 4, given))[1])
             await client.add(IACTIVATION)
             given = [server.this(), clsid("MSMQMessage"), None, None, 2, 0, 1, wanted[:1], 1, [7]]
@@ -473,7 +477,12 @@ class Clock:
     def __init__(self, dcom: Any) -> None:
         self.now_s = asyncio.get_running_loop().time()
         self._exporter = dcom._exporter
+        self._threads = dcom._threads
         dcom._places.now = lambda: self.now_s
+
+    async def is_waited_for(self) -> bool:
+        """Whether a call waits."""
+        return bool(self._threads.count)
 
     def go(self, seconds: float) -> None:
         """Let time pass, and what has expired be found."""
@@ -521,13 +530,8 @@ def test_a_call_that_lasts_is_a_sign_of_life_when_it_ends() -> None:
     async def scenario(program: Program, world: DcomWorld) -> None:
         await program.new_queue()
         clock, queue = await clock_of(world), await program.opened(RECEIVE)
-        threads = (await world.harness.leader()).service.windows._dcom._threads
         waiting = asyncio.ensure_future(queue.call("Receive", ReceiveTimeout=20_000))
-
-        async def waits() -> bool:
-            return bool(threads.count)
-
-        await eventually(waits)
+        await eventually(clock.is_waited_for)
         clock.go(300)
         other = await world.program()
         await other.send("body", "late")
@@ -544,13 +548,8 @@ def test_a_queue_that_is_reclaimed_reads_no_more() -> None:
     async def scenario(program: Program, world: DcomWorld) -> None:
         await program.new_queue()
         clock, queue = await clock_of(world), await program.opened(RECEIVE, share=DENY_RECEIVE)
-        threads = (await world.harness.leader()).service.windows._dcom._threads
         waiting = asyncio.ensure_future(queue.call("Receive", ReceiveTimeout=60_000))
-
-        async def waits() -> bool:
-            return bool(threads.count)
-
-        await eventually(waits)
+        await eventually(clock.is_waited_for)
         clock.go(361)
         with pytest.raises((ComError, Fault)):
             await asyncio.wait_for(waiting, 20)

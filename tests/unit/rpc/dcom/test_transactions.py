@@ -236,9 +236,9 @@ def test_an_object_that_is_no_transaction_is_none() -> None:
                 assert refused.value.status == Hresult.E_INVALIDARG
             sender = await made.program.opened(SEND)
             message = await made.program.create("MSMQMessage")
-            given = [write_objref(sender.ref), made.queue.variant(wrong)]
+            sent = (write_objref(sender.ref), made.queue.variant(wrong))
             with pytest.raises(ComError) as refused:
-                await slot(message, "IMSMQMessage4", "Send", "method", *given)
+                await slot(message, "IMSMQMessage4", "Send", "method", *sent)
             assert refused.value.status == Hresult.E_INVALIDARG
             with pytest.raises(ComError) as refused:
                 await message.call("Send", sender, wrong)
