@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,11 +14,13 @@ from qm.model.messages.message import AuthenticationLevel, Message
 from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.state.tables import Table
 from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
 from qm.model.values.rows import BODY_KEY, PositionFlag
 from qm.wire.enums import PrivacyLevel
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.structures.identifiers import ObjectId
 from qm.wire.structures.queue_name import (
@@ -40,6 +43,7 @@ from tests.unit.model.world import (
     packet,
     request,
 )
+from tests.unit.store.test_store import Node, arrivals, place, receive, received, setup_commands
 
 ORDERS = "DIRECT=OS:vhost\\orders"
 THIRD = b"third-queue-mgr!"
@@ -58,6 +62,7 @@ CAUSES = {
     "lent, purged, taken": MessageClass.NACK_Q_PURGED,
 }
 PA, PR, NA, NR = (int(flag) for flag in AcknowledgeFlags)
+INSECURE = {"send_insecure_nacks": encode_attribute(True)}
 
 
 @pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
@@ -217,6 +222,7 @@ def is_told_once(world: World, cause: str) -> None:
 def test_who_asked_for_what(
     world: World, flags: int, of_receive: bool, of_loss: bool, cause: str
 ) -> None:
+    assert (PA, PR, NA, NR) == (0x01, 0x02, 0x04, 0x08)
     assert Message().acknowledgements_requested == 0, "by default nobody asks"
     admin = world.create("admin")
     orders = world.create("orders")
@@ -272,6 +278,33 @@ def test_a_time_that_is_over_is_told_by_where_the_message_was(world: World) -> N
     assert classes(world, admin) == [0x8002, 0x0002, 0xC002, 0x0002, 0x4000]
 
 
+@pytest.mark.spec("MQ-2.2.18.1.6-07")
+@pytest.mark.parametrize("way", ["lent", "read", "sent", "sent late", "committed late"])
+def test_what_its_time_overtakes_in_its_queue_was_not_received(world: World, way: str) -> None:
+    """Whatever kept it from being seen when its time ended."""
+    is_exact = way in ("read", "committed late")
+    admin, orders = world.create("admin"), world.create("orders", transactional=is_exact)
+    client = world.client()
+    opened = client.open(ORDERS, QueueAccessType.RECEIVE_ACCESS)
+    transaction = client.begin("t") if is_exact else None
+    asked = asking(NR, time_to_be_received=10, sent_time=NOW_S - (11 if way == "sent late" else 0))
+    raw = packet(7, sequence=(9, 1, 0) if is_exact else None, **asked)
+    if way in ("lent", "read"):
+        assert world.arrive(raw) == [0]
+        client.receive(opened, transaction=transaction, is_two_phase=not is_exact)
+    else:
+        assert client.send(ORDERS, raw=raw, transaction=transaction).status == 0
+    assert classes(world, admin) == ([0xC002] if way == "sent late" else [])
+    world.tick(10_000)
+    if way == "lent":
+        (key,) = world.positions(orders)
+        assert world.one(commands.ReadEnd(client.request(), orders, key, False)).status == 0
+    elif transaction is not None:
+        assert (client.abort if way == "read" else client.commit)(transaction) == 0
+    assert world.positions(orders) == {}
+    assert classes(world, admin) == [0xC002]
+
+
 @pytest.mark.spec("MQ-2.2.18.1.6-09")
 def test_what_is_sent_here_arrives_and_is_taken_when_its_transaction_commits(world: World) -> None:
     admin = world.create("admin")
@@ -307,6 +340,38 @@ def test_failed_delivery_is_told_to_who_asked(flags: int) -> None:
     late = MessageClass.NACK_REACH_QUEUE_TIMEOUT
     sender.one(commands.TransferFailed(sender.queue_id, array("Q", sender.keys()), late))
     assert classes(sender, admin) == ([late] if flags & NA else [])
+    # So does the queue manager that it went to.
+    sender.create("full", quota=0)
+    assert sender.arrive(packet(7, to="full", **asking(flags))) == [0x8003]
+    assert classes(sender, admin) == ([late, 0x8003] if flags & NA else [])
+
+
+@pytest.mark.spec("DM-3.1.1.12-31")
+def test_both_arrival_and_failed_delivery_are_told_to_who_asked() -> None:
+    """AckFullReachQueue, of what is sent here and of what is to leave."""
+    sender = Sender(forgets=False)
+    admin = sender.create("admin")
+    for name in ("orders", "exact"):
+        sender.create(name, transactional=name == "exact")
+    asked = asking(0x05)
+    assert sender.c.send(ORDERS, raw=packet(0, **asked)).status == 0
+    assert classes(sender, admin) == [0x0002]
+    transaction = sender.c.begin("t")
+    raw = packet(0, to="exact", sequence=(1, 1, 0), **asked)
+    exact = "DIRECT=OS:vhost\\exact"
+    assert sender.c.send(exact, raw=raw, transaction=transaction).status == 0
+    assert classes(sender, admin) == [0x0002]
+    assert sender.c.commit(transaction) == 0
+    assert classes(sender, admin) == [0x0002, 0x0002]
+    for reach_s in (0xFFFF_FFFF, 60):
+        sender.send(1, **asked, time_to_reach_queue=reach_s)
+    lost, _ = sender.keys()
+    given_up = array("Q", [lost])
+    gone = MessageClass.NACK_DELETED
+    assert sender.one(commands.TransferFailed(sender.queue_id, given_up, gone)).status == 0
+    assert sorted(classes(sender, admin)) == [0x0002, 0x0002, 0x8001]
+    sender.tick(61_000)
+    assert sorted(classes(sender, admin)) == [0x0002, 0x0002, 0x8001, 0x8002]
 
 
 @pytest.mark.spec("QB-3.1.7.2.2-01", "QB-2.2.5-01", "DM-3.1.1.12-49", "MQ-2.2.20.5-05")
@@ -496,3 +561,57 @@ def test_a_negative_acknowledgement_returns_the_body(
         returned = world.bodies[place, ordinal]
         assert (offset, length, checksum) == (100, len(returned), zlib.crc32(returned))
     assert world.state.references().get((index, 0), 0) >= is_returned
+
+
+@pytest.mark.spec("QB-3.1.7.15-05")
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_the_body_of_what_found_no_queue_is_returned_if_it_is_in_clear(
+    world: World, is_encrypted: bool
+) -> None:
+    """Flags.EB is what counts of a body that was not decrypted here."""
+    assert world.one(commands.SetQueueManager(request(), INSECURE, ())).status == 0
+    admin = world.create("admin")
+    security = SecurityHeader(is_body_encrypted=is_encrypted, encryption_key=b"key")
+    assert world.arrive(packet(7, to="absent", security=security, **asking(NA))) == [0x8000]
+    made = synthetic(world, admin)
+    assert (made.body_of is None) is is_encrypted
+
+
+@pytest.mark.spec("QB-3.1.7.15-05")
+@pytest.mark.parametrize("reason", [0x8001, 0x8002])
+def test_the_body_of_what_could_not_leave_is_returned(reason: int) -> None:
+    sender = Sender(forgets=False)
+    admin = sender.create("admin")
+    sender.send(1, **asking(NA), body=b"lost")
+    (position,) = sender.positions(sender.queue_id).values()
+    lost = array("Q", sender.keys())
+    assert sender.one(commands.TransferFailed(sender.queue_id, lost, reason)).status == 0
+    assert classes(sender, admin) == [reason]
+    made = synthetic(sender, admin)
+    assert made.body_of is not None
+    assert (made.body_of[0], made.body_of[3]) == (position.body_index, position.body_ordinal)
+
+
+@pytest.mark.spec("QB-3.1.7.15-05")
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_reader_of_a_negative_acknowledgement_gets_the_body(
+    tmp_path: Path, is_taken: bool
+) -> None:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    raw = packet(1, body=b"returned", **asking(PR | NR, admin_queue=direct("kept")))
+    node.put([arrivals(raw)])
+    if is_taken:
+        node.put([receive(2, 1)])
+    else:
+        (purged,) = node.put([commands.PurgeQueue(request(), 6, ())])
+        assert purged.outcomes[0].status == 0
+        node.put([commands.PurgeStep(6, 10)])
+    opened = commands.OpenQueue(request(3, "c"), "DIRECT=OS:vhost\\kept", 0, 0, ())
+    handle, queue_id = node.put([opened])[0].outcomes[0].value  # type: ignore[misc]
+    taking = commands.ReceiveRun("c", handle, queue_id, 4, 1, 0)
+    (result,) = received(node.put([taking])[0])
+    told = deserialize_message_from_buffer(node.store.bodies.read(place(result)))
+    assert told.body == (b"" if is_taken else b"returned")
+    assert told.correlation_identifier == ObjectId(PEER, 1)
+    node.close()

@@ -19,7 +19,11 @@ from qm.model.values.rows import BODY_KEY, SEQUENCE_IN_ROW
 from qm.names.guid import guid_text
 from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
-from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
+from qm.wire.structures.queue_name import (
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+)
 from tests.unit.model.world import NOW_S, OWN, PEER, PEER_ADDRESS, World, direct, packet, request
 
 ACCEPTED, DUPLICATE = TransferVerdict.ACCEPTED, TransferVerdict.DUPLICATE
@@ -98,17 +102,20 @@ def test_a_transactional_message_is_known_by_its_number_alone(world: World) -> N
 
 
 @pytest.mark.spec("QB-3.1.5.8.1-02", "QB-3.1.1.3-06")
-def test_a_repeated_message_is_discarded_for_as_long_as_it_may_be_repeated(world: World) -> None:
+@pytest.mark.parametrize("asked", [{}, asking(PA)], ids=["plain", "with an acknowledgement"])
+def test_a_repeated_message_is_discarded_for_as_long_as_it_may_be_repeated(
+    world: World, asked: dict[str, Any]
+) -> None:
     orders = world.create("orders")
-    message = packet(7, time_to_reach_queue=3600)
+    message = packet(7, time_to_reach_queue=3600, **asked)
     assert world.arrive(message) == [ACCEPTED]
     for _ in range(6):
         world.tick(600_000)
         restart(world)
         assert world.arrive(message) == [DUPLICATE]
     assert len(world.positions(orders)) == 1
-    assert world.arrive(packet(7, source_queue_manager=OWN)) == [ACCEPTED]
-    assert world.arrive(packet(8)) == [ACCEPTED]
+    assert world.arrive(packet(7, source_queue_manager=OWN, **asked)) == [ACCEPTED]
+    assert world.arrive(packet(8, **asked)) == [ACCEPTED]
 
 
 @pytest.mark.spec("QB-3.1.5.8.2-04", "QB-3.1.1.3-05", "QB-3.1.5.8.8-03")
@@ -238,9 +245,15 @@ def test_the_kinds_of_message_and_queue_must_agree(world: World) -> None:
     assert sorted(classes(world, admin)) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q, verdict]
     assert len(final_acks(world)) == 2
     assert world.positions(plain) == world.positions(strict) == {}
-    assert world.arrive(
-        packet(4, to="plain"), packet(5, to="strict", sequence=(SEQUENCE, 1, 0))
-    ) == [ACCEPTED, ACCEPTED]
+    first = packet(5, to="strict", sequence=(SEQUENCE, 1, 0))
+    assert world.arrive(packet(4, to="plain"), first) == [ACCEPTED, ACCEPTED]
+    assert world.arrive(packet(7, to="plain", is_recoverable=True)) == [ACCEPTED]
+    # Exactly once, and in order: neither what came before, nor what is not the next one.
+    early, second = (packet(n, to="strict", sequence=(SEQUENCE, n, n - 1)) for n in (3, 2))
+    assert world.arrive(first, early, second) == [DUPLICATE, OUT_OF_ORDER, ACCEPTED]
+    assert [one.message_ordinal for one in world.positions(strict).values()] == [5, 2]
+    another = packet(9, to="strict", sequence=(SEQUENCE + 1, 2, 1))
+    assert world.arrive(another) == [OUT_OF_ORDER], "a sequence begins with its first message"
 
 
 @pytest.mark.spec("QB-3.1.5.8.8-02")
@@ -249,18 +262,19 @@ def test_a_full_queue(world: World, keeps: bool) -> None:
     set_manager(world, copy_to_deadletter_on_quota=keeps)
     admin = world.create("admin")
     full = world.create("full", quota=0)
-    world.create("tx", quota=0, transactional=True)
+    exact = world.create("tx", quota=0, transactional=True)
     refused = packet(1, to="full", **asking(NA, has_negative_journaling=True))
-    silent = packet(2, to="full")
+    silent = packet(2, to="full", **asking(0xB))  # of anything but a failed delivery
     transactional = packet(3, to="tx", sequence=(SEQUENCE, 1, 0), has_negative_journaling=True)
     verdict = MessageClass.NACK_Q_EXCEED_QUOTA
+    assert verdict.value == 0x8003
     assert world.arrive(refused, silent, transactional) == [verdict] * 3
     assert classes(world, admin) == [verdict]
     dead = world.messages(world.manager_queue("system_deadletter_queue"))
     assert [message.user_header.message_id for message in dead] == ([1] if keeps else [])
     ((_, final),) = final_acks(world)
     assert (final.message_class, final.acknowledged_message_id) == (verdict, 3)
-    assert world.positions(full) == {}
+    assert world.positions(full) == world.positions(exact) == {}
 
 
 @pytest.mark.spec("QB-2.2.5-05", "QB-2.2.5.1-02", "QB-3.1.7.17-03")
@@ -436,6 +450,12 @@ def test_what_arrived_is_what_is_in_the_queue(world: World) -> None:
     client = world.client()
     client.send("DIRECT=OS:vhost\\orders")
     assert [p.source_queue_manager for p in world.positions(orders).values()][2:] == [OWN]
+    # Those that are taken together count each.
+    assert world.arrive(*(packet(n) for n in range(20, 26)), packet(27, body=b"")) == [0] * 7
+    assert world.counters().sequential_id == before + 10
+    assert [key & (1 << 56) - 1 for key in world.positions(orders)] == [
+        before + n for n in range(1, 11)
+    ]
 
 
 @pytest.mark.spec("QB-3.1.5.11-01")
@@ -450,6 +470,23 @@ def test_an_acknowledgement_enters_its_queue_as_any_message(
     client = world.client()
     (taken,) = client.receive(client.open("DIRECT=OS:vhost\\admin", 0))
     assert taken.message_ordinal == 7
+
+
+@pytest.mark.spec("QB-3.1.5.8.9-01")
+@pytest.mark.parametrize("kind", ["plain", "transactional"])
+def test_of_messages_that_are_alike_the_traced_one_is_reported(world: World, kind: str) -> None:
+    reports = world.create("reports")
+    world.create("orders", transactional=kind == "transactional")
+    queue = world.record(reports).identifier
+    numbers = range(1, 9)
+    sequences = [(SEQUENCE, n, n - 1) if kind == "transactional" else None for n in numbers]
+    run = [
+        packet(n, sequence=sequence, report_to=queue if n == 6 else None)
+        for n, sequence in zip(numbers, sequences, strict=True)
+    ]
+    assert world.arrive(*run) == [ACCEPTED] * len(run)
+    (report,) = world.messages(reports)
+    assert f":{6:08X}:00 received" in (report.properties.label or "")
 
 
 @pytest.mark.spec("QB-3.1.5.8.10-01", "DM-3.1.1.12-31")
@@ -491,6 +528,7 @@ def test_an_arrival_is_reported_to_the_queue_that_a_traced_message_names(
     assert report.properties.message_class == MessageClass.REPORT
     assert not report.user_header.is_recoverable
     assert report.user_header.source_queue_manager == OWN
+    assert report.user_header.destination_queue == PublicQueueFormatName(queue)
     assert (report.properties.label or "").startswith(f"{guid_text(PEER)[:4]}:000001AB:00 received")
     label = report.properties.label or ""
     (position,) = world.positions(reports).values()

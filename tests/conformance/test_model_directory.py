@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from enum import Enum, IntFlag
+from enum import Enum
 
 import msgspec
 import pytest
@@ -25,7 +25,14 @@ from qm.model.values.elements import (
 from qm.model.values.records import OutgoingPosition, Queue, QueueManager, encode
 from qm.model.values.rows import QUEUE_KEY
 from qm.names.guid import guid_from_text, guid_text
-from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
+from qm.security.descriptor import (
+    ACE_ALLOWED,
+    ACE_DENIED,
+    Ace,
+    Acl,
+    SecurityDescriptor,
+    write_descriptor,
+)
 from qm.security.sid import EVERYONE, sid_from_text, sid_text
 from qm.wire.access_mask import (
     ConnectedNetworkAccess,
@@ -60,8 +67,8 @@ def read(world: World, kind: DirectoryObjectType, identifier: bytes) -> Director
     return world.machine.directory.read(kind, wanted)[1]
 
 
-def allowing(mask: int) -> bytes:
-    return write_descriptor(SecurityDescriptor(dacl=Acl((Ace(ACE_ALLOWED, 0, mask, EVERYONE),))))
+def allowing(mask: int, kind: int = ACE_ALLOWED) -> bytes:
+    return write_descriptor(SecurityDescriptor(dacl=Acl((Ace(kind, 0, mask, EVERYONE),))))
 
 
 def set_manager(world: World, **values: object) -> int:
@@ -226,14 +233,14 @@ def test_the_enterprise_says_how_long_a_message_may_take(world: World) -> None:
 @pytest.mark.parametrize(
     ("kind", "rights"),
     [
-        (Type.QUEUE_MANAGER, MachineAccess),
-        (Type.ENTERPRISE, EnterpriseAccess),
-        (Type.SITE, SiteAccess),
-        (Type.CONNECTED_NETWORK, ConnectedNetworkAccess),
+        (Type.QUEUE_MANAGER, 0x000F_00F7),  # MQQMACCESSMASK
+        (Type.ENTERPRISE, 0x000F_0037),  # MQENTACCESSMASK
+        (Type.SITE, 0x000F_0037),  # MQSITEACCESSMASK
+        (Type.CONNECTED_NETWORK, 0x000F_0031),  # MQCNACCESSMASK
     ],
 )
 def test_a_descriptor_speaks_of_rights_that_exist(
-    world: World, kind: DirectoryObjectType, rights: type[IntFlag]
+    world: World, kind: DirectoryObjectType, rights: int
 ) -> None:
     illegal = ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
     for mask in (1 << bit for bit in range(28)):
@@ -244,8 +251,15 @@ def test_a_descriptor_speaks_of_rights_that_exist(
             status = SUCCESS if status == 0 else status
         else:
             status = write(world, 1, kind, security=allowing(mask))
-        is_legal = any(mask & one for one in rights)
+        is_legal = bool(mask & rights)
         assert status == (SUCCESS if is_legal else illegal), hex(mask)
+    # Whether it is granted or denied.
+    for mask in (0x8, 0x100, 0x10_0000):
+        denying = allowing(mask, ACE_DENIED)
+        if kind is Type.QUEUE_MANAGER:
+            assert set_manager(world, security=denying) == illegal
+        else:
+            assert write(world, 1, kind, security=denying) == illegal
 
 
 @pytest.mark.spec("DM-3.1.1.1-13")
@@ -369,5 +383,15 @@ def test_a_public_name_that_the_directory_does_not_know(world: World) -> None:
     client = world.client()
     unknown = f"PUBLIC={guid_text(b'?' * 16)}"
     opening = commands.OpenQueue(client.request(), unknown, QueueAccessType.SEND_ACCESS, 0, ())
-    unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    unsupported = 0xC00E0020
     assert world.one(opening).status == unsupported
+    assert client.send(unknown).status == unsupported
+    # It is asked for the GUID of each.
+    orders = world.create("orders")
+    known = f"PUBLIC={guid_text(world.record(orders).identifier)}"
+    assert client.open(known, QueueAccessType.SEND_ACCESS)[1] == orders
+    several = f"{known},{unknown}"
+    opening = commands.OpenQueue(client.request(), several, QueueAccessType.SEND_ACCESS, 0, ())
+    assert world.one(opening).status == unsupported
+    assert client.send(known).status == 0
+    assert len(world.positions(orders)) == 1

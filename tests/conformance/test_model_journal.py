@@ -103,7 +103,7 @@ def test_an_application_has_the_transactional_dead_letters_alone(
     kind = TRANSACTIONAL if is_transactional else {}
     sender.send(1, time_to_reach_queue=60, **JN, **kind)
     if is_expired:
-        sender.tick(60_001)
+        sender.tick(61_000)
         assert sender.keys() == []
     else:
         fail(sender)
@@ -199,7 +199,7 @@ def test_acknowledgements_of_ours_are_not_journaled(sender: Sender) -> None:
     assert copies(sender) == {}
 
 
-@pytest.mark.spec("QB-3.1.5.6-06", "QB-3.1.1.3.1-13", "QB-2.2.4-06")
+@pytest.mark.spec("QB-3.1.5.6-06", "QB-3.1.1.3.1-13", "QB-2.2.4-06", "MQ-2.2.20.5-05")
 @pytest.mark.parametrize("wish", ["positive", "negative", "final ack", "nothing"])
 def test_copy_after_the_order_ack(sender: Sender, wish: str) -> None:
     fields = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from qm.model import queries
 from qm.model.machine import Machine
 from qm.model.messages.seek import select
 from qm.model.state.ledger import Ledger
@@ -17,7 +18,7 @@ from qm.model.values.elements import OperationType, QueueAccessType
 from qm.model.values.records import Lock, TransactionalOperation, decode
 from qm.model.values.rows import POSITION_KEY, Position, PositionFlag, PositionState
 from qm.wire.codes import ErrorCode
-from tests.unit.model.world import ClientInWorld, World, effects, packet, request
+from tests.unit.model.world import NOW_S, ClientInWorld, World, effects, packet, request
 
 RECEIVE = QueueAccessType.RECEIVE_ACCESS
 ORDERS = "DIRECT=OS:vhost\\orders"
@@ -280,15 +281,29 @@ def test_a_handle_whose_queue_is_gone(world: Orders) -> None:
     world.c.receive(world.opened, is_two_phase=True)
     world.one(commands.DeleteQueue(request(), world.orders, ()))
     gone = ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE
+    assert gone == 0xC00E004B
     exact = Selector(SelectorKind.EXACT, key)
     for _ in range(2):
         assert world.c.receive_outcome(world.opened).status == gone
         assert world.c.receive_outcome(world.opened, is_two_phase=True).status == gone
         assert world.c.receive_outcome(world.opened, selector=exact).status == gone
+        assert queries.peek(world.machine.view, world.orders, exact) == (gone, None)
         end = commands.ReadEnd(world.c.request(), world.orders, key, True)
         assert world.one(end).status == gone
         world.settle(world.orders)
     assert world.positions(world.orders) == {}
+
+
+@pytest.mark.spec("DM-3.1.7.1.27-01")
+def test_a_send_in_a_transaction_ends_as_the_enqueue_does(world: Orders) -> None:
+    full = world.create("full", quota=0, transactional=True)
+    transaction = world.c.begin("t")
+    outcome = world.c.send("DIRECT=OS:vhost\\full", transaction=transaction)
+    assert outcome.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    assert world.positions(full) == {}
+    outcome = world.c.send(ORDERS, transaction=transaction)
+    assert outcome.status == 0
+    assert list(world.positions(world.orders)) == [outcome.value[1][0][1]]  # type: ignore[index]
 
 
 @pytest.mark.spec("DM-3.1.7.1.27-01")
@@ -356,3 +371,104 @@ def test_the_first_and_the_last_message_of_a_transaction(
     assert marks(other)[2] == ends
     empty = world.c.begin("v")
     assert world.c.commit(empty) == 0
+
+
+# In each of their ways ---------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.7.3.2-01", "DM-3.1.7.3.2-03")
+def test_a_seek_goes_on_from_one_priority_to_the_next(world: Orders) -> None:
+    world.orders = world.create("plain")
+    for number, priority in enumerate((7, 3, 0), start=1):
+        world.arrive(packet(number, to="plain", priority=priority))
+    first, second, third = world.positions(world.orders)
+    assert world.seek(SelectorKind.FIRST) == (0, first)
+    assert world.seek(SelectorKind.AFTER, first) == (0, second)
+    assert world.seek(SelectorKind.SEEK_NEXT, second) == (0, third)
+    opened = world.c.open("DIRECT=OS:vhost\\plain", RECEIVE)
+    assert len(world.c.receive(opened, 3, is_two_phase=True)) == 3
+    seeks = [
+        (SelectorKind.FIRST, 0),
+        (SelectorKind.AFTER, first),
+        (SelectorKind.SEEK_NEXT, first),
+        (SelectorKind.SEEK_PREVIOUS, third),
+        (SelectorKind.SEEK_LAST, 0),
+    ]
+    assert [world.seek(*seek)[1] for seek in seeks] == [None] * 5
+    world.allow_peek_when_locked(second)
+    assert [world.seek(*seek) for seek in seeks] == [(0, second)] * 5
+    assert [world.seek(*seek, is_peek=False)[1] for seek in seeks] == [None] * 5
+
+
+@pytest.mark.spec("DM-3.1.1.12-03")
+@pytest.mark.parametrize("asked_by", ["its sender", "its reader", "nobody"])
+def test_a_locked_message_is_seen_if_that_was_asked_for(world: Orders, asked_by: str) -> None:
+    sending = world.c.begin("send")
+    send = commands.Send.of(
+        world.c.request(),
+        [(ORDERS, packet(0, sequence=(1, 1, 0)))],
+        transaction=sending,
+        allow_peek_when_locked=asked_by == "its sender",
+    )
+    assert world.one(send).status == 0
+    assert world.c.commit(sending) == 0
+    (key,) = world.positions(world.orders)
+    allows = asked_by == "its reader"
+    reading = world.c.begin("read")
+    world.c.receive(world.opened, transaction=reading, allow_peek_when_locked=allows)
+    assert world.state_of(key) is PositionState.LOCKED
+    seen = key if asked_by != "nobody" else None
+    assert world.seek(SelectorKind.FIRST) == (0, seen)
+    assert world.seek(SelectorKind.FIRST, is_peek=False) == (0, None)
+    # What its reader asked for ends with its transaction.
+    assert world.c.abort(reading) == 0
+    world.c.receive(world.opened, is_two_phase=True)
+    if asked_by == "its reader":
+        assert world.seek(SelectorKind.FIRST) == (0, None)
+
+
+@pytest.mark.spec("DM-3.1.7.3.3-06")
+def test_a_peek_tells_what_was_received_from_what_never_was(world: Orders) -> None:
+    key, left = world.fill(2)
+    world.c.receive(world.opened)
+
+    def peek(wanted: int) -> tuple[int, object]:
+        selector = Selector(SelectorKind.EXACT, wanted)
+        return queries.peek(world.machine.view, world.orders, selector)
+
+    assert peek(key) == (0xC00E001D, None)
+    assert peek(left + 1000) == (0xC00E0088, None)
+    assert peek(left)[0] == 0
+
+
+@pytest.mark.spec("DM-3.1.7.2.1-01")
+@pytest.mark.parametrize("how", ["received", "accepted", "committed", "purged", "expired"])
+def test_the_bytes_of_what_left_are_not_counted(world: Orders, how: str) -> None:
+    """Those of the whole packet, headers and body."""
+    timed = {"sent_time": NOW_S, "time_to_be_received": 60} if how == "expired" else {}
+    raw = packet(1, sequence=(9, 1, 0), body=bytes(321), **timed)
+    assert world.arrive(raw) == [0]
+
+    def counted() -> set[int]:
+        return {world.stats(world.orders).total_bytes, world.counters().total_bytes}
+
+    assert counted() == {len(raw)}
+    if how == "purged":
+        world.one(commands.PurgeQueue(request(), world.orders, ()))
+        world.settle(world.orders)
+    elif how == "expired":
+        world.tick(60_000)
+    else:
+        transaction = world.c.begin("t") if how == "committed" else None
+        (taken,) = world.c.receive(
+            world.opened, transaction=transaction, is_two_phase=how == "accepted"
+        )
+        if how == "accepted":
+            key = taken.lookup_identifier
+            end = commands.ReadEnd(world.c.request(), world.orders, key, True)
+            assert world.one(end).status == 0
+        elif transaction is not None:
+            assert counted() == {len(raw)}
+            assert world.c.commit(transaction) == 0
+    assert world.positions(world.orders) == {}
+    assert counted() == {0}

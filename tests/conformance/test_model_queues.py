@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from hashlib import md5
 from typing import Any
 
@@ -41,6 +42,7 @@ from qm.wire.structures.user_certificate import (
     certificate_digest,
     write_user_certificates,
 )
+from tests.unit.model.test_delivery import Sender
 from tests.unit.model.world import HOST, NOW_S, OWN, ClientInWorld, World, packet, request
 
 SEND, RECEIVE = QueueAccessType.SEND_ACCESS, QueueAccessType.RECEIVE_ACCESS
@@ -125,6 +127,33 @@ def test_changes_of_the_queue_manager_last(world: World) -> None:
     assert (manager_of(world).create_time, manager_of(world).modify_time) == (NOW_S, NOW_S + 12)
     assert set_manager(world, connection_active=True) == 0
     assert manager_of(world).connection_active
+
+
+@pytest.mark.spec("DM-3.1.1.1-06")
+def test_one_quota_is_for_all_journals_of_the_system() -> None:
+    """Here for two of three copies, each of which goes to another of its queues."""
+    sender = Sender(forgets=False)
+    assert set_manager(sender, journal_quota=1) == 0
+    stores = ["system_deadletter_queue", "system_journal_queue"]
+    stores.append("system_transactional_deadletter_queue")
+    raw: dict[str, Any] = {"body": bytes(250)}
+    sender.send(1, **raw, has_negative_journaling=True)
+    sender.send(1, **raw, has_positive_journaling=True)
+    sender.send(1, **raw, has_negative_journaling=True, sequence=(1, 1, 0))
+    sizes = {one.stored_size_bytes for one in sender.positions(sender.queue_id).values()}
+    assert max(sizes) * 2 <= 1024 < min(sizes) * 3
+    dead, done, exact = sender.keys()
+    for command in (
+        commands.TransferFailed(sender.queue_id, array("Q", [dead]), 0x8000),
+        commands.TransferAcked(sender.queue_id, array("Q", [done])),
+        commands.TransferFailed(sender.queue_id, array("Q", [exact]), 0x8000),
+    ):
+        assert sender.one(command).status == 0
+    assert sender.keys() == []
+    assert [len(sender.ordinals(store)) for store in stores] == [1, 1, 0]
+    kept = [sender.positions(sender.manager_queue(store)).values() for store in stores]
+    size = sum(one.stored_size_bytes for positions in kept for one in positions)
+    assert sender.counters().journal_bytes == size
 
 
 @pytest.mark.spec("DM-3.1.1.1-05", "DM-3.1.1.1-06")

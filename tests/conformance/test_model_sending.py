@@ -287,6 +287,21 @@ def test_a_transactional_message_leaves_after_its_commit_only(sender: Sender) ->
 # Outgoing queues ---------------------------------------------------------------------------
 
 
+@pytest.mark.spec("MQ-2.2.18.1.2-01")
+def test_identifiers_of_sequences_rise_beyond_the_last_ordinal(sender: Sender) -> None:
+    counters = sender.counters()
+    counters.tx_ordinal = 0xFFFF_FFFE
+    sender.state.put(Table.META, META_COUNTERS, encode(counters))
+    sender.machine.forget()
+    restart(sender)
+    for identifier in (7 << 32 | 0xFFFF_FFFF, 8 << 32, 8 << 32 | 1):
+        sender.send(1, **TRANSACTIONAL)
+        assert [row[1:] for row in sender.assign()] == [(identifier, 1, 0)]
+        sender.session_ack(*sender.keys())
+        sender.order_ack(identifier, 1)
+        assert sender.keys() == []
+
+
 @pytest.mark.spec("DM-3.1.4.15-01")
 def test_resuming_a_queue(sender: Sender) -> None:
     sender.send(1)

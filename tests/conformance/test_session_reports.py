@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC as TIME_ZONE
+from datetime import datetime
 
 import pytest
 
@@ -52,6 +54,24 @@ def test_label_of_reports(seconds: int, time: str) -> None:
     assert LABEL.fullmatch(label)
     assert received_report(TRACED, QUEUE, UTC + seconds).label == label
     assert sent_report(TRACED, QUEUE, UTC + seconds, "::1").label == label
+
+
+@pytest.mark.spec("QB-3.1.5.8.9-02")
+def test_labels_of_a_week_and_of_a_year() -> None:
+    saturday = 981_173_106  # 3 February 2001, 04:05:06
+    days = [
+        f"{day},Feb {3 + k:02} 01"
+        for k, day in enumerate(["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"])
+    ]
+    for k, day in enumerate(days):
+        label = received_report(TRACED, QUEUE, saturday + k * 86_400).label
+        assert label.endswith(f" at 04:05:06 AM {day}")
+        assert LABEL.fullmatch(label)
+    names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    for month, name in enumerate(names, start=1):
+        middle = int(datetime(2010, month, 15, 12, tzinfo=TIME_ZONE).timestamp())
+        label = received_report(TRACED, QUEUE, middle).label
+        assert re.search(f" at 12:00:00 PM [A-Z][a-z][a-z],{name} 15 10$", label)
 
 
 @pytest.mark.spec("QB-3.1.5.8.9-03", "QB-3.1.7.1.7-02")

@@ -73,6 +73,19 @@ def refused_transaction(encoded: bytes) -> ProtocolError:
     return raw.refused(raw.message(header, encoded, raw.properties(), flags=0))
 
 
+@pytest.mark.spec("MQ-2.2.20.5-06", "MQ-2.2.20.5-07")
+def test_where_the_ends_of_a_transaction_are_marked() -> None:
+    header = raw.user(MP | TH | 1 << 5, b"")
+    packet = bytearray(raw.message(header, transaction_bytes(0), raw.properties(), flags=0))
+    for bits in (0x4, 0x8, 0xC, 0x0):
+        ends = {"is_first": bool(bits & 0x4), "is_last": bool(bits & 0x8)}
+        found = read_transaction(transaction_bytes(bits))
+        assert {"is_first": found.is_first, "is_last": found.is_last} == ends
+        assert write_transaction_header(found) == transaction_bytes(bits)
+        patch_transaction(packet, 0, transaction_id=0, **ends)
+        assert packet == raw.message(header, transaction_bytes(bits), raw.properties(), flags=0)
+
+
 @pytest.mark.spec("MQ-2.2.20.5-01", "MQ-2.2.20.5-03", "MQ-2.2.20.5-04", "MQ-2.2.20.5-05")
 def test_transaction_header_layout_and_flags() -> None:
     plain = transaction_bytes(0)

@@ -18,7 +18,13 @@ from qm.session import OutgoingState, SessionConfig
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
 from qm.wire.packets.user_message import parse_user_message
-from qm.wire.structures.queue_name import DirectQueueFormatName, PrivateQueueFormatNameId, QueueHost
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    QueueHost,
+)
+from tests.unit.edge.outgoing.test_encryption import know_peer
 from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Peer,
@@ -323,7 +329,7 @@ def test_recoverable_messages_are_journaled_when_their_session_acknowledged_them
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.2.19.1-18", "QB-3.1.7.1.2-01")
+@pytest.mark.spec("MQ-2.2.19.1-18", "QB-3.1.7.1.2-01", "QB-3.1.7.1.2-02")
 def test_what_is_too_old_when_its_turn_comes_is_a_dead_letter_and_leaves_a_gap() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -352,7 +358,8 @@ def test_what_is_too_old_when_its_turn_comes_is_a_dead_letter_and_leaves_a_gap()
                 MessageClass.NACK_REACH_QUEUE_TIMEOUT
             ] * len(failed)
             assert cluster.dead_letters(is_transactional=True) == [b"1", b"2"]
-            assert len(cluster.world.messages(admin)) == 2
+            told = cluster.world.messages(admin)
+            assert [one.properties.message_class for one in told] == [0x8002, 0x8002]
             assert cluster.metric("quorate_outgoing_messages_total", result="expired") == 2
             peer.send_order_ack()
             await until(lambda: not cluster.waiting(queue))
@@ -378,7 +385,7 @@ def test_an_unreachable_peer_s_backlog_expires_in_apply() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("DM-3.1.1.3-05")
+@pytest.mark.spec("DM-3.1.1.3-05", "DM-3.1.4.15-01")
 def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -632,6 +639,29 @@ def test_counters_do_not_wrap_on_one_session(monkeypatch: pytest.MonkeyPatch) ->
             assert peer.bodies == list(range(350))
             assert peer.established >= 3
             assert cluster.metric("quorate_sessions_closed_total", reason="recycled") >= 2
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-1.3.5.2-01")
+@pytest.mark.parametrize("is_recoverable", [False, True])
+def test_acknowledgements_leave_over_tcp_for_names_without_a_transport(
+    is_recoverable: bool,
+) -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            know_peer(cluster.world, addresses=(HOST,))
+            cluster.world.create("orders")
+            asking = packet(
+                5, admin_queue=PrivateQueueFormatName(PEER_GUID, 9), is_recoverable=is_recoverable,
+                properties={"flags": 0x01},
+            )  # fmt: skip
+            cluster.world.arrive(asking)
+            await until(lambda: len(peer.raw) == 1)
+            (ack,) = peer.taken
+            assert ack.properties.message_class == 0x0002
+            assert ack.user_header.is_recoverable is is_recoverable
+            assert ack.user_header.queue_manager_address == PEER_GUID
 
     run(scenario())
 

@@ -69,12 +69,19 @@ def test_a_run_has_each_message_once_and_remembers_it(world: World) -> None:
 
 @pytest.mark.spec("QB-3.1.5.8.8-02", "QB-3.1.5.8.8-03")
 @pytest.mark.parametrize("is_of_queue", [True, False], ids=["queue", "queue manager"])
-def test_a_run_ends_where_the_quota_does(world: World, is_of_queue: bool) -> None:
+@pytest.mark.parametrize("is_transactional", [False, True], ids=["plain", "transactional"])
+def test_a_run_ends_where_the_quota_does(
+    world: World, is_of_queue: bool, is_transactional: bool
+) -> None:
     """The rest is refused, or the session ends, and what fits no more leaves no trace."""
-    run = [packet(n, body=bytes(200)) for n in range(RUN)]
+    run = [
+        packet(n, body=bytes(200), sequence=(SEQUENCE, n, n - 1) if is_transactional else None)
+        for n in range(1, RUN + 1)
+    ]
     fits = 2048 // len(run[0])
     assert 3 < fits < RUN - 3
-    orders = world.create("orders", quota=2 if is_of_queue else 100)
+    quota = 2 if is_of_queue else 100
+    orders = world.create("orders", quota=quota, transactional=is_transactional)
     if not is_of_queue:
         limit = {"queue_manager_quota": encode_attribute(2)}
         assert world.one(commands.SetQueueManager(request(), limit, ())).status == 0

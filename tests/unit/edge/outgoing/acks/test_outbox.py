@@ -97,6 +97,23 @@ def test_a_final_ack_leaves_over_the_session_of_any_edge_until_it_is_acknowledge
     run(scenario())
 
 
+@pytest.mark.spec("QB-2.2.5-04")
+def test_a_final_ack_of_what_was_received_is_of_its_class() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.hub.session("n3", SESSION)
+            cluster.world.create("orders", transactional=True)
+            assert arrive(cluster, 1, to="orders", final_ack=True) == 0
+            cluster.client.receive(cluster.client.open("DIRECT=OS:vhost\\orders", 0))
+            await until(lambda: final_acks(cluster.hub.late_messages()))
+            (message,) = cluster.hub.late_messages()
+            (ack,) = final_acks([message])
+            assert message.properties.message_class == ack.message_class == 0x4000
+            assert ack.acknowledged_message_id == 1
+
+    run(scenario())
+
+
 @pytest.mark.spec("QB-2.2.5.1-02")
 def test_a_final_ack_says_of_which_message_it_is() -> None:
     async def scenario() -> None:
