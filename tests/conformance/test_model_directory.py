@@ -25,6 +25,7 @@ from qm.model.values.elements import (
 from qm.model.values.records import OutgoingPosition, Queue, QueueManager, encode
 from qm.model.values.rows import QUEUE_KEY
 from qm.names.guid import guid_from_text, guid_text
+from qm.rpc.dcom.hresults import OR_INVALID_OID, OR_INVALID_OXID, OR_INVALID_SET, Hresult
 from qm.security.descriptor import (
     ACE_ALLOWED,
     ACE_DENIED,
@@ -361,6 +362,11 @@ def test_no_code_is_of_our_own_making() -> None:
         if isinstance(value, int) and not isinstance(value, Enum) and value & 0x8000_0000
     }
     assert found == general | {"INFINITE": 0xFFFF_FFFF}
+    # What the objects' own methods return of Win32, and what resolvers do.
+    in_facility = {one.name: one & 0xFFFF for one in Hresult if one >> 16 == 0x8007}
+    assert in_facility == {"E_ACCESSDENIED": 5, "E_OUTOFMEMORY": 14, "E_INVALIDARG": 87}
+    assert (OR_INVALID_OXID, OR_INVALID_OID, OR_INVALID_SET) == (1910, 1911, 1912)
+    assert not any(is_vendor_code(code) for code in Hresult)
     assert not any(is_vendor_code(code) for code in (*ErrorCode, *general.values()))
     assert is_vendor_code(0xC00E_0001 | 0x2000_0000)
 

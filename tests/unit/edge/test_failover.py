@@ -27,6 +27,32 @@ async def unanswered(w: World, *, batches: int) -> None:
     await until(lambda: sum(len(s.sent) for s in streams) == batches, lambda: w.consensus.batches)
 
 
+@pytest.mark.spec("QB-3.1.5.8.8-03")
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_what_cannot_be_stored_ends_its_session_and_is_taken_from_the_next(
+    is_transactional: bool,
+) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            queue = w.consensus.create("orders", transactional=is_transactional)
+            messages = [
+                packet(n, sequence=(1, n, n - 1) if is_transactional else None) for n in (1, 2)
+            ]
+            w.consensus.set_manager(queue_manager_quota=0)
+            peer = await w.peer()
+            peer.send(*messages)
+            await w.closed("queue_manager_quota")
+            await until(lambda: peer.is_gone)
+            assert w.consensus.ids(queue) == []
+            w.consensus.set_manager(queue_manager_quota=1000)
+            again = await w.peer()
+            again.send(*messages)
+            await again.acknowledged(1, 2)
+            assert w.consensus.ids(queue) == [1, 2]
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("applied", [0, 1, 2], ids="{} applied".format)
 def test_what_has_no_outcome_goes_to_the_next_leader(applied: int) -> None:
     async def scenario() -> None:
