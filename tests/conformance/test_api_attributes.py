@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from typing import Any
 
 import pytest
 
 from qm.client.message import Message
+from qm.client.mqac import MSMQMessage
 from qm.pb import data_pb2
 from qm.wire.packets.user_message import parse_user_message
 from tests.cluster.harness import run
+from tests.conformance.mqac_world import SEND, WAIT_S, made, opened, serving
 from tests.unit.api.test_data import ORDERS, create
 from tests.unit.api.world import world as api_world
 from tests.unit.client.world import PLAIN, Clients, scenario
@@ -59,6 +62,23 @@ def test_the_infinite_timeout_outlasts_others() -> None:
                 assert (reply.status, len(reply.messages.properties)) == (0, 1)
 
     run(main())
+
+
+@pytest.mark.spec("DM-3.1.7.1.10-03")
+def test_a_receive_of_the_objects_that_names_no_timeout_waits() -> None:
+    with serving() as service:
+        info = made(service)
+        queue = opened(info)
+        found: list[Any] = []
+        waiting = threading.Thread(target=lambda: found.append(queue.Receive()), daemon=True)
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        message = MSMQMessage(service)
+        message.Body = "late"
+        message.Send(opened(info, SEND))
+        waiting.join(WAIT_S)
+        assert [one.Body for one in found] == ["late"]
 
 
 @pytest.mark.spec("DM-3.1.1.12-25")

@@ -18,7 +18,7 @@ from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
-from qm.model.values.rows import BODY_KEY, PositionFlag
+from qm.model.values.rows import BODY_KEY, PositionFlag, class_of
 from qm.wire.enums import PrivacyLevel
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
@@ -257,6 +257,44 @@ def test_what_did_not_leave_in_its_time_is_deleted_and_told_to_who_asked(
     assert classes(sender, admin) == ([0x8002] if flags & NA else [])
     sender.tick(7 * 24 * 3600 * 1000)
     assert sender.keys() == [forever], "infinite is never over"
+
+
+@pytest.mark.spec("DM-3.1.7.1.7-02")
+def test_a_purge_ends_what_is_there_of_every_priority(world: World) -> None:
+    admin, orders = world.create("admin"), world.create("orders")
+    for number in range(8):
+        world.arrive(packet(number + 1, priority=number, **asking(NR)))
+    assert world.one(commands.PurgeQueue(request(), orders, ())).status == 0
+    for number in range(8):
+        world.arrive(packet(number + 11, priority=number, **asking(NR)))
+    world.settle(orders)
+    assert classes(world, admin) == [0xC001] * 8
+    told = [one.properties.correlation_id for one in world.messages(admin)]
+    assert sorted(identifier[16] for identifier in told) == [*range(1, 9)]
+    left = [one.message_ordinal for one in world.positions(orders).values()]
+    assert left == [*range(18, 10, -1)]
+
+
+@pytest.mark.spec("DM-3.1.7.2.7-02")
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("way", ["arrived", "sent"])
+def test_the_time_of_each_message_ends_where_it_is(world: World, way: str, count: int) -> None:
+    """Of those that ask for nothing, and are taken together, too."""
+    orders = world.create("orders")
+    fields = {"time_to_be_received": 60, "has_negative_journaling": True}
+    if way == "arrived":
+        assert world.arrive(*(packet(n, **fields) for n in range(1, count + 1))) == [0] * count
+    else:
+        client = world.client()
+        for _ in range(count):
+            assert client.send(ORDERS, raw=packet(0, **fields)).status == 0
+    world.tick(59_999)
+    assert len(world.positions(orders)) == count
+    world.tick(1)
+    assert world.positions(orders) == {}
+    dead = world.positions(world.manager_queue("system_deadletter_queue")).values()
+    assert [class_of(one.class_code) for one in dead] == [0xC002] * count
+    assert sorted(one.message_ordinal for one in dead) == [*range(1, count + 1)]
 
 
 @pytest.mark.spec("MQ-2.2.18.1.6-06", "MQ-2.2.18.1.6-07", "MQ-2.2.18.1.6-09")

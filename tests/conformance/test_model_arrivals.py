@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from qm.wire.structures.queue_name import (
     QueueHost,
 )
 from tests.unit.model.world import NOW_S, OWN, PEER, PEER_ADDRESS, World, direct, packet, request
+from tests.unit.store.test_store import Node, arrivals, setup_commands
 
 ACCEPTED, DUPLICATE = TransferVerdict.ACCEPTED, TransferVerdict.DUPLICATE
 OUT_OF_ORDER, CLOSE = TransferVerdict.OUT_OF_ORDER, TransferVerdict.CLOSE_SESSION
@@ -99,6 +102,29 @@ def test_a_transactional_message_is_known_by_its_number_alone(world: World) -> N
     assert world.arrive(for_another) not in ([ACCEPTED], [DUPLICATE])
     assert [row[:2] for row in sequences(world)] == [(SEQUENCE, 2), (SEQUENCE, 1)]
     assert not [row for row in world.state.rows() if row[0] == Table.HISTORY]
+
+
+@pytest.mark.spec("QB-3.1.1.3-06")
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_node_that_starts_again_knows_what_it_took(tmp_path: Path, is_killed: bool) -> None:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+
+    def arrive(*numbers: int) -> list[int]:
+        (applied,) = node.put([arrivals(*(packet(n) for n in numbers))])
+        verdicts = applied.outcomes[0].verdicts
+        assert verdicts is not None
+        return verdicts.tolist()
+
+    assert arrive(1, 2) == [ACCEPTED, ACCEPTED]
+    if is_killed:  # what is on the disk at that moment
+        copytree(tmp_path / "node", tmp_path / "killed")
+        node.close()
+        node = Node(tmp_path / "killed")
+    else:
+        node = node.reopen()
+    assert arrive(2, 3, 1) == [DUPLICATE, ACCEPTED, DUPLICATE]
+    node.close()
 
 
 @pytest.mark.spec("QB-3.1.5.8.1-02", "QB-3.1.1.3-06")
