@@ -281,7 +281,7 @@ def test_a_purge_ends_what_is_there_of_every_priority(world: World) -> None:
 def test_the_time_of_each_message_ends_where_it_is(world: World, way: str, count: int) -> None:
     """Of those that ask for nothing, and are taken together, too."""
     orders = world.create("orders")
-    fields = {"time_to_be_received": 60, "has_negative_journaling": True}
+    fields: dict[str, Any] = {"time_to_be_received": 60, "has_negative_journaling": True}
     if way == "arrived":
         assert world.arrive(*(packet(n, **fields) for n in range(1, count + 1))) == [0] * count
     else:
@@ -646,7 +646,9 @@ def test_a_reader_of_a_negative_acknowledgement_gets_the_body(
         assert purged.outcomes[0].status == 0
         node.put([commands.PurgeStep(6, 10)])
     opened = commands.OpenQueue(request(3, "c"), "DIRECT=OS:vhost\\kept", 0, 0, ())
-    handle, queue_id = node.put([opened])[0].outcomes[0].value  # type: ignore[misc]
+    found = node.put([opened])[0].outcomes[0].value
+    assert isinstance(found, tuple)
+    handle, queue_id = found
     taking = commands.ReceiveRun("c", handle, queue_id, 4, 1, 0)
     (result,) = received(node.put([taking])[0])
     told = deserialize_message_from_buffer(node.store.bodies.read(place(result)))

@@ -74,6 +74,18 @@ def asking(flags: int, **more: Any) -> dict[str, Any]:
 # Duplicates --------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("QB-3.1.5.8.1-01")
+def test_an_identifier_that_is_remembered_is_nothing_to_a_numbered_message(world: World) -> None:
+    world.create("admin")
+    orders = world.create("orders", transactional=True)
+    refused = packet(7, **asking(NA))
+    assert world.arrive(refused, refused) == [0x800A, DUPLICATE]
+    for number in range(1, 5):
+        numbered = packet(7, sequence=(SEQUENCE, number, number - 1))
+        assert world.arrive(numbered, numbered) == [ACCEPTED, DUPLICATE]
+        assert len(world.positions(orders)) == number
+
+
 @pytest.mark.spec("QB-3.1.5.8.1-01", "QB-3.1.5.8.6-01")
 def test_a_transactional_message_is_known_by_its_number_alone(world: World) -> None:
     orders = world.create("orders", transactional=True)

@@ -445,7 +445,8 @@ def test_a_peek_tells_what_was_received_from_what_never_was(world: Orders) -> No
 @pytest.mark.parametrize("how", ["received", "accepted", "committed", "purged", "expired"])
 def test_the_bytes_of_what_left_are_not_counted(world: Orders, how: str) -> None:
     """Those of the whole packet, headers and body."""
-    timed = {"sent_time": NOW_S, "time_to_be_received": 60} if how == "expired" else {}
+    timed: dict[str, Any] = {"sent_time": NOW_S, "time_to_be_received": 60}
+    timed = timed if how == "expired" else {}
     raw = packet(1, sequence=(9, 1, 0), body=bytes(321), **timed)
     assert world.arrive(raw) == [0]
 

@@ -96,7 +96,7 @@ def test_order_acks_and_messages_have_no_ordinal_in_common(sender: Sender) -> No
     assert len(reserved) > 0
 
 
-@pytest.mark.spec("QB-3.1.1.3-09")
+@pytest.mark.spec("QB-3.1.1.3-09", "DM-3.1.1.12-02")
 def test_ordinals_roll_over(sender: Sender) -> None:
     counters = sender.counters()
     counters.message_ordinal = 0xFFFF_FFFE
