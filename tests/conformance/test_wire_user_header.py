@@ -7,6 +7,7 @@ from struct import pack
 import msgspec
 import pytest
 
+from qm.client.names import format_name_of_wire
 from qm.model.state.addressing import format_name_of
 from qm.names.guid import guid_text
 from qm.wire.errors import ProtocolError, ValueOutOfRange
@@ -281,10 +282,17 @@ def test_response_queue_by_type(rq: int) -> None:
 
 @pytest.mark.spec("MQ-2.2.19.2-26")
 def test_rq_4_means_the_host_of_the_administration_queue() -> None:
-    header = header_of(MP | 6 << 13 | 4 << 16, GUID_A + ID_9 + pack("<I", 5))
-    assert header.admin_queue == PrivateQueueFormatName(GUID_A, 9)
-    assert header.response_queue == PrivateQueueFormatNameId(QueueHost.ADMIN, 5)
-    assert format_name_of(header.response_queue, header) == f"PRIVATE={guid_text(GUID_A)}\\00000005"
+    for admin_type, name, host in (
+        (2, ID_9, raw.SOURCE),
+        (3, ID_9, raw.TARGET),
+        (6, GUID_A + ID_9, GUID_A),
+    ):
+        header = header_of(MP | admin_type << 13 | 4 << 16, name + pack("<I", 5))
+        assert header.response_queue == PrivateQueueFormatNameId(QueueHost.ADMIN, 5)
+        # To the queue manager, and to an application that reads the packet.
+        for read in (format_name_of, format_name_of_wire):
+            assert read(header.admin_queue, header) == f"PRIVATE={guid_text(host)}\\00000009"
+            assert read(header.response_queue, header) == f"PRIVATE={guid_text(host)}\\00000005"
 
 
 TRANSACTION = TransactionHeader(TxSequenceId(time_stamp=1, ordinal=2), 3, 2)
