@@ -249,8 +249,11 @@ class PacketBuilder:
         is_claim = security is not None and not _is_signed(message)
         if security is not None and is_claim and security.sender_id_type == SENDER_ID_SID:
             self._check_claim(security.security_id)
+        # Written anew, without what no sender sets (AU, AS, AH, unused flags), and without a
+        # SessionHeader, which belongs to a session.
+        message = msgspec.structs.replace(message, session=None)
         if len(targets) == 1:
-            return [self._own(given)]
+            return [self._own(_rewritten(message))]
         own = self._manager.identifier
         return [self._own(_addressed(message, target, own)) for target in targets]
 
@@ -369,6 +372,14 @@ def sent_to(message: Message, destination: str, own: bytes) -> Message:
     )
 
 
+def _rewritten(message: UserMessage) -> bytes:
+    """Return a packet that was given as this codec writes it. Raises InvalidArgument."""
+    try:
+        return write_user_message(message)
+    except ValueOutOfRange as error:
+        raise InvalidArgument("packet", str(error)) from None
+
+
 def _addressed(message: UserMessage, destination: str, own: bytes) -> bytes:
     """Return the packet of a message with another destination and otherwise unchanged."""
     found = destination_of(parse_format_name(destination))
@@ -382,7 +393,7 @@ def _addressed(message: UserMessage, destination: str, own: bytes) -> bytes:
         destination_queue=found[0],
         queue_manager_address=_host(destination, own),
     )
-    return write_user_message(msgspec.structs.replace(message, user_header=header))
+    return _rewritten(msgspec.structs.replace(message, user_header=header))
 
 
 def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> Message:

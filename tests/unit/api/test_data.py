@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from msgspec import structs
 
 from qm.api.data import handles, waits
 from qm.api.gate.identity import Role
@@ -14,7 +15,12 @@ from qm.model.management import administration
 from qm.model.values.limits import APPLY_VERSION
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
-from qm.wire.packets.user_message import parse_user_message
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.security_header import ProviderInfo, SecurityHeader, write_provider_info
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.peek import peek_head, properties_offset, security_header_offset
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.cluster.harness import run, until
 from tests.unit.api.world import Client, bodies, refused, world
@@ -572,10 +578,11 @@ def test_the_enterprise_says_how_long_a_message_may_take_that_does_not_say_it() 
             assert await sent_with() == 0x54600
             enterprise = control_pb2.PutObjectRequest(object_class="enterprise")
             enterprise.attributes["name"].text = "Corp"
-            enterprise.attributes["default_time_to_live"].number = 90
-            await client.directory.PutObject(enterprise)
-            assert await sent_with() == 90
-            assert await sent_with(60) == 60
+            for seconds in (90, 3_600):
+                enterprise.attributes["default_time_to_live"].number = seconds
+                await client.directory.PutObject(enterprise)
+                assert await sent_with() == seconds
+                assert await sent_with(60) == 60
 
     run(scenario())
 
@@ -643,6 +650,79 @@ def test_the_copies_of_a_message_have_a_limit_together() -> None:
             request = data_pb2.SendRequest(request=request.request, messages=[message])
             (sent,) = (await client.data.Send(request)).results
             assert (sent.status, len(sent.places)) == (0, 3)
+
+    run(scenario())
+
+
+def marked(packet: bytes) -> bytes:
+    """Return a packet with every flag set that no sender sets and every receiver ignores."""
+    raw, head = bytearray(packet), peek_head(packet, 0)
+    security = security_header_offset(packet, 0, head)
+    properties = properties_offset(packet, 0, head)
+    for at, size, flags in (
+        (2, 2, 0xFEC0),
+        (60, 4, 0xEF00_0080),
+        (security, 2, 0xFF10),
+        (properties, 1, 0xF0),
+    ):
+        found = int.from_bytes(raw[at : at + size], "little")
+        assert not found & flags
+        raw[at : at + size] = (found | flags).to_bytes(size, "little")
+    return bytes(raw)
+
+
+def brought() -> UserMessage:
+    """Return a message of which a caller has the packet."""
+    provider = write_provider_info(ProviderInfo(1, "A provider"))
+    properties = MessagePropertiesHeader(b"body", "label", flags=0x0C)
+    header = UserHeader(b"s" * 16, DirectQueueFormatName("OS:h\\q"), is_recoverable=True)
+    return UserMessage(header, properties, security=SecurityHeader(provider_info=provider))
+
+
+@pytest.mark.spec(
+    "MQ-2.2.20.6-04", "MQ-2.2.20.6-05", "MQ-2.2.20.6-09", "MQ-2.2.19.2-34", "MQ-2.2.19.3-07"
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_flags_that_no_sender_sets_are_not_sent_for_a_caller_who_brings_them(count: int) -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            packet = marked(write_user_message(brought()))
+            message = data_pb2.OutgoingMessage(targets=[ORDERS] * count, packet=packet)
+            request = data_pb2.SendRequest(request=client.next(), messages=[message])
+            await client.data.Send(request)
+            for _ in range(count):
+                sent = (await client.receive(queue)).messages.packets
+                head = peek_head(sent, 0)
+                assert head.user_flags & ~0x1C00 == 0x0028_0020, "MP, SH, DM, beside DQ"
+                at = security_header_offset(sent, 0, head)
+                assert sent[at : at + 2] == b"\0\0"
+                assert sent[properties_offset(sent, 0, head)] == 0x0C
+                kept, _ = parse_user_message(sent, 0, len(sent))
+                assert (kept.properties, kept.security) == (
+                    brought().properties,
+                    brought().security,
+                )
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.2.19.1-13")
+def test_neither_unused_flags_nor_a_session_header_are_sent_for_a_caller() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            ridden = structs.replace(brought(), session=SessionHeader(1), priority=5)
+            message = data_pb2.OutgoingMessage(
+                targets=[ORDERS], packet=marked(write_user_message(ridden))
+            )
+            request = data_pb2.SendRequest(request=client.next(), messages=[message])
+            await client.data.Send(request)
+            sent = (await client.receive(queue)).messages.packets
+            assert sent[2:4] == b"\5\0", "the priority alone"
+            assert int.from_bytes(sent[8:12], "little") == len(sent)
 
     run(scenario())
 
