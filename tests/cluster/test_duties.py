@@ -6,7 +6,12 @@ import aiohttp
 import pytest
 
 from qm.cluster.cluster import Unavailable
-from qm.model.queries import get_client, purging_queue_ids, queue_statistics
+from qm.model.queries import (
+    find_by_format_name,
+    get_client,
+    purging_queue_ids,
+    queue_statistics,
+)
 from qm.model.values.commands import (
     AuditMark,
     AuditResult,
@@ -192,6 +197,10 @@ def test_nearly_full_disks_refuse_messages_and_nothing_else() -> None:
                 assert verdicts == [TransferVerdict.CLOSE_SESSION] * 2
                 stream.close()
             await propose(follower, ClockTick(1))
+            await nodes.agree()
+            for node in nodes.up:
+                assert count(node, queue) == (1, 0), "nothing of what was refused"
+                assert find_by_format_name(node.cluster.view, "DIRECT=OS:a\\b").queue_id <= 0
             await propose(follower, PurgeQueue(request(), queue, ()))
             await until(lambda: count(leader, queue) == (0, 0), lambda: count(leader, queue))
             disks_are(DiskLevel.ROOM, *nodes.up)

@@ -213,6 +213,7 @@ def test_a_configuration_that_cannot_be_used_is_one_line_and_exit_code_78(tmp_pa
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.3-22")
 def test_an_address_that_is_taken_ends_the_node_with_69(tmp_path: Path) -> None:
     async def scenario() -> None:
         layout = Layout(tmp_path)
@@ -226,6 +227,7 @@ def test_an_address_that_is_taken_ends_the_node_with_69(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.3-22")
 def test_a_data_folder_of_another_node_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         layout = Layout(tmp_path)

@@ -91,6 +91,16 @@ def test_a_vendors_own_code_has_the_customer_bit() -> None:
     for code in ErrorCode:
         assert not is_vendor_code(code.value)
         assert is_vendor_code(code.value | 0x2000_0000)
+    # So has what a program is told whose client id another one has opened: it is in no table.
+    world = World()
+    epochs = []
+    for instance in (b"one", b"two"):
+        opened = world.one(commands.OpenClient("c", "principal", 60_000, instance, ""))
+        assert isinstance(opened.value, tuple)
+        epochs.append(int(opened.value[3]))
+    told = world.one(commands.Confirm("c", 1, epochs[0])).status
+    assert told not in [code.value for code in ErrorCode]
+    assert (told & 0x8000_0000, told & 0x2000_0000) == (0x8000_0000, 0x2000_0000)
 
 
 @pytest.mark.spec("MQ-2.4-05", "MQ-2.4-08")

@@ -15,7 +15,12 @@ from qm.model.values.elements import OutgoingAdminState, OutgoingQueueState
 from qm.names.format_name import parse_format_name
 from qm.pb import data_pb2
 from qm.rpc.remote_management.interface import QMMGMT, InfoIn, ManagementObject
-from qm.rpc.remote_management.properties import NULL, outgoing_property, queue_property
+from qm.rpc.remote_management.properties import (
+    NULL,
+    machine_property,
+    outgoing_property,
+    queue_property,
+)
 from qm.rpc.variants import Variant
 from qm.wire.enums import ConnectionStatus, VarType
 from qm.wire.property_id import (
@@ -52,6 +57,7 @@ def told() -> Told:
             await create(client, r".\orders", journaling=True)
             await create(client, r".\private$\exact", transactional=True)
             await create(client, r".\idle")
+            await create(client, r".\private$\empty")
             await client.open(IDLE)
             await client.send(PUBLIC, b"taken", b"kept", b"kept", b"kept")
             await client.receive(await client.open(PUBLIC))
@@ -71,6 +77,10 @@ def told() -> Told:
             found["machine"] = await ask(MACHINE, range(1, 7))
             for name in (PUBLIC, PRIVATE, SYSTEM, AWAY, HELD, IDLE, JOURNAL):
                 found[name] = await ask(queue(name), range(1, 28))
+            for name in (PUBLIC, PRIVATE, SYSTEM, JOURNAL):
+                # By the name that is told of it the same queue is opened.
+                named = of(found, name, Q.FORMATNAME)
+                assert (await client.open(named)).queue_id == (await client.open(name)).queue_id
             assert await act(caller, MACHINE, "DISCONNECT") == 0
             found["disconnected"] = await ask(MACHINE, range(1, 7))
 
@@ -111,7 +121,8 @@ def test_of_the_machine(told: Told) -> None:
     assert {AWAY, HELD, *here} == set(active)
     assert of(told, PRIVATE, Q.FORMATNAME) not in active, "it is empty and nobody has it open"
     assert len([parse_format_name(name) for name in active]) == 4
-    assert of(told, "machine", M.PRIVATEQ) == [r"QUORATE\private$\exact"]
+    private = [rf"QUORATE\private$\{name}" for name in ("empty", "exact")]
+    assert sorted(of(told, "machine", M.PRIVATEQ)) == private
     assert of(told, "machine", M.CONNECTED) == "CONNECTED"
     assert of(told, "disconnected", M.CONNECTED) == "DISCONNECTED"
 
@@ -119,10 +130,18 @@ def test_of_the_machine(told: Told) -> None:
 @pytest.mark.spec("MQ-2.3.12.1-01", "MQ-2.3.12.2-01", "MQ-2.3.12.3-01", "MQ-2.3.12.4-01")
 def test_what_a_queue_is_called_and_where_it_is(told: Told) -> None:
     assert is_typed(told, Q.PATHNAME, Q.FORMATNAME, Q.TYPE, Q.LOCATION)
-    paths = {what: of(told, what, Q.PATHNAME) for what in (PUBLIC, PRIVATE)}
-    assert paths == {PUBLIC: r"QUORATE\orders", PRIVATE: r"QUORATE\private$\exact"}
+    paths = {what: of(told, what, Q.PATHNAME) for what in (PUBLIC, PRIVATE, SYSTEM, JOURNAL)}
+    assert paths == {
+        PUBLIC: r"QUORATE\orders",
+        PRIVATE: r"QUORATE\private$\exact",
+        SYSTEM: r"QUORATE\system$;DEADXACT",
+        JOURNAL: r"QUORATE\orders;JOURNAL",
+    }
     assert of(told, PUBLIC, Q.FORMATNAME).startswith("PUBLIC=")
     assert of(told, PRIVATE, Q.FORMATNAME).startswith("PRIVATE=")
+    assert of(told, JOURNAL, Q.FORMATNAME) == of(told, PUBLIC, Q.FORMATNAME) + ";JOURNAL"
+    assert of(told, SYSTEM, Q.FORMATNAME).startswith("MACHINE=")
+    assert of(told, SYSTEM, Q.FORMATNAME).endswith(";DEADXACT")
     assert of(told, AWAY, Q.FORMATNAME) == AWAY
     kinds = [of(told, what, Q.TYPE) for what in (PUBLIC, PRIVATE, SYSTEM, AWAY, JOURNAL)]
     assert kinds == ["PUBLIC", "PRIVATE", "MACHINE", "PRIVATE", "MACHINE"]
@@ -145,6 +164,19 @@ def test_what_a_queue_is_and_how_it_is_connected(told: Told) -> None:
         legal = {value for _, value in one.value.valid.named}
         assert {of(told, what, one) for what in told if "DIRECT" in what} <= legal
     assert sorted(of(told, PUBLIC, Q.SUBQUEUE_NAMES)) == ["later", "sooner"]
+    assert of(told, PRIVATE, Q.SUBQUEUE_NAMES) == [], "those of others are not its own"
+
+
+@pytest.mark.spec("MQ-2.3.11.2-01")
+def test_private_queues_are_told_whatever_their_number() -> None:
+    world = World()
+    names = [f"q{number:04}" for number in range(1_001)]
+    for name in names:
+        world.create(f"private$\\{name}")
+    world.create("public")
+    told = machine_property(queries.View.of(world.state), M.PRIVATEQ.number)
+    assert told.kind == 0x101F, "VT_VECTOR|VT_LPWSTR"
+    assert sorted(told.value) == [rf"vhost\private$\{name}" for name in names]
 
 
 @pytest.mark.spec("MQ-2.3.12-01", "MQ-2.3.12-02", "MQ-2.3.12-03")

@@ -45,16 +45,25 @@ def sent(client: ClientInWorld, is_transactional: bool, **more: Any) -> Applied:
 
 @pytest.mark.spec("DM-3.1.7.1.9-01", "DM-3.1.7.1.9-02", "DM-3.1.1.2-07")
 @pytest.mark.parametrize("whose", ["queue", "queue manager"])
-def test_a_send_that_exceeds_a_quota_changes_nothing(world: World, whose: str) -> None:
-    orders = world.create("orders", quota=1 if whose == "queue" else 100)
+@in_or_outside
+def test_a_send_that_exceeds_a_quota_changes_nothing(
+    world: World, whose: str, is_transactional: bool
+) -> None:
+    quota = 1 if whose == "queue" else 100
+    orders = world.create("orders", quota=quota, transactional=is_transactional)
     if whose == "queue manager":
         assert set_manager(world, queue_manager_quota=1) == 0
     client = world.client()
-    for expected in (0, FULL):
-        assert client.send(ORDERS, raw=packet(0, body=bytes(700))).status == expected
-    assert len(world.positions(orders)) == 1
-    assert world.stats(orders).total_bytes == world.counters().total_bytes <= 1024
-    assert world.counters().sequential_id == 1
+    transaction = client.begin("t") if is_transactional else None
+    sequence = (1, 1, 0) if is_transactional else None
+    least = packet(0, body=b"", sequence=sequence)
+    half = packet(0, body=bytes(512 - len(least)), sequence=sequence)
+    # It may be filled, and not be exceeded.
+    for raw, expected in ((half, 0), (half, 0), (half, FULL), (least, FULL)):
+        assert client.send(ORDERS, raw=raw, transaction=transaction).status == expected
+    assert len(world.positions(orders)) == 2
+    assert world.stats(orders).total_bytes == world.counters().total_bytes == 1024
+    assert world.counters().sequential_id == 2
 
 
 @pytest.mark.spec(

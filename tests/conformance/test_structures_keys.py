@@ -1,6 +1,7 @@
 """Published keys and users' certificates (MS-MQMQ 2.2.1, 2.2.2, 2.2.21, 2.2.22)."""
 
 from hashlib import md5
+from struct import pack
 
 import pytest
 
@@ -156,9 +157,11 @@ def test_users_certificates() -> None:
     assert len(raw) == 36 + len(certificate)
     assert write_user_certificate(one) == raw
     assert parse_user_certificate(b"\xee" + raw + b"\xee", 1, 1 + len(raw)) == (one, 1 + len(raw))
+    other = UserCertificate(certificate_digest(b"other"), identifier[::-1], b"other")
+    raw_other = md5(b"other").digest() + identifier[::-1] + b"\x05\0\0\0" + b"other"
     for count in (0, 1, 2):
-        many = (one,) * count
-        packed = count.to_bytes(4, "little") + raw * count
+        many = (one, other)[:count]
+        packed = count.to_bytes(4, "little") + b"".join((raw, raw_other)[:count])
         assert write_user_certificates(many) == packed
         assert parse_user_certificates(b"\xee" + packed + b"\xee", 1, 2 + len(packed)) == (
             many,
@@ -172,14 +175,18 @@ def test_users_certificates() -> None:
 
 @pytest.mark.spec("QB-3.1.7.1.5.2-01")
 def test_a_published_key_becomes_the_blob_that_session_keys_are_encrypted_for() -> None:
-    for encoded, exponent, modulus in (
-        (BLOB, 65537, MODULUS),
-        (BLOB[:-64] + b"\xc1" * 64, 65537, b"\xc1" * 64),
+    prefix = bytes.fromhex("06020000 00a40000 52534131")
+    for bits, exponent, modulus in (
+        (512, 65537, MODULUS),
+        (512, 3, b"\xc1" * 64),
+        (511, 0x0102_0305, MODULUS),
+        (1024, 17, bytes(range(128, 256))),
     ):
-        raw = raw_key(blob=encoded)
+        encoded = prefix + pack("<II", bits, exponent) + modulus
+        raw = raw_key(key_size=len(encoded), blob=encoded)
         key, _ = parse_mqds_public_key(raw, 0, len(raw))
         assert (key.key.bit_length, key.key.public_exponent, key.key.modulus) == (
-            512,
+            bits,
             exponent,
             modulus,
         )

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from qm.client.mqac.variant import from_body, to_body
+from qm.rpc.dcom.mqac.values import variant_of
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import Parameters
 from qm.rpc.variants import PROPVARIANT, VECTOR_ELEMENTS_MAX, Variant
@@ -259,6 +261,13 @@ def test_a_boolean_is_ffff_or_0000() -> None:
     check(V.BOOL, False, "0000")
     for raw, value in ((b"\xff\xff", True), (b"\0\0", False), (b"\x01\0", True), (b"\0\x01", True)):
         assert read(head(V.BOOL) + raw) == Variant(V.BOOL, value)
+        # So it is in the body of a message that an object sent.
+        assert from_body(raw, V.BOOL) is value
+    for value, number in ((True, 0xFFFF), (False, 0x0000)):
+        assert to_body(value) == (pack("<H", number), 11)
+        # And so objects answer over DCOM.
+        found = variant_of(value, lambda _: pytest.fail("no object"))
+        assert (found.vt, found.value) == (11, number)
 
 
 @pytest.mark.spec("MQ-2.2.16.1-01", "MQ-2.2.16.2-01", "MQ-2.2.16.3-01", "MQ-2.2.16.4-01")

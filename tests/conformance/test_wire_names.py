@@ -238,6 +238,15 @@ def test_the_queue_type_chooses_the_layout(
     header = raw.user(raw.MP | queue_type << 16, encoded)
     message = raw.read_message(raw.message(header, raw.properties()))
     assert message.user_header.response_queue == name
+    # Each of the three has the layout of its own flags, whatever the others say.
+    nothing = (0, b"", None)
+    for dq, destination, to in (nothing, *(one for one in TYPES if one[0] in (3, 5, 7))):
+        for aq, administration, admin in (nothing, *(one for one in TYPES if one[0] != 4)):
+            flags = raw.MP | dq << 10 | aq << 13 | queue_type << 16
+            header = raw.user(flags, destination + administration + encoded)
+            found = raw.read_message(raw.message(header, raw.properties())).user_header
+            names = (found.destination_queue, found.admin_queue, found.response_queue)
+            assert names == (to, admin, name)
     for illegal in (1 << 10, 2 << 10, 1 << 13, 4 << 13):
         flags = raw.MP | illegal | queue_type << 16
         refused = raw.refused(raw.message(raw.user(flags, encoded * 2), raw.properties()))

@@ -580,7 +580,8 @@ def test_the_enterprise_says_how_long_a_message_may_take_that_does_not_say_it() 
             enterprise.attributes["name"].text = "Corp"
             for seconds in (90, 3_600):
                 enterprise.attributes["default_time_to_live"].number = seconds
-                await client.directory.PutObject(enterprise)
+                put = await client.directory.PutObject(enterprise)
+                enterprise.identifier = put.identifier
                 assert await sent_with() == seconds
                 assert await sent_with(60) == 60
 

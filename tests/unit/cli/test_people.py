@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import md5
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -17,6 +19,7 @@ from tests.unit.client.threaded import threaded_node
 
 GUID = "11111111-2222-3333-4444-555555555555"
 ALICE = "S-1-5-21-1-2-3-1001"
+BOB = "S-1-5-21-1-2-3-1002"
 CLERKS = "S-1-5-21-1-2-3-2001"
 
 
@@ -96,7 +99,21 @@ def test_certificates_are_registered_listed_and_removed(
     )
     assert kept["is_kept"]
     assert not (tmp_path / "more.pem").exists()
-    assert Signer.load(tmp_path / "own.pem").certificate
+    certificate = Signer.load(tmp_path / "own.pem").certificate
+    x509.load_der_x509_certificate(certificate)
+    assert own["digest"] == md5(certificate).hexdigest()
+    # The two are a pair: it is this user's, and no other's.
+    shown = qm.json("certificate", "show", own["digest"])
+    assert (shown["sid"], shown["is_internal"]) == (own["sid"], True)
+    pem = x509.load_pem_x509_certificate(shown["pem"].encode())
+    assert pem.public_bytes(Encoding.DER) == certificate
+    assert qm.json("certificate", "list", "--sid", BOB) == []
+    theirs = qm.json(
+        "certificate", "internal", f"{tmp_path}/theirs.pem", "--bits", "1024", "--sid", BOB
+    )
+    assert (theirs["sid"], theirs["digest"] != own["digest"]) == (BOB, True)
+    (row,) = qm.json("certificate", "list", "--sid", BOB)
+    assert (row["digest"], row["is_internal"]) == (theirs["digest"], True)
     listed = qm.json("certificate", "list")
     assert [(each["digest"], each["is_internal"]) for each in listed] == [
         (made["digest"], False),

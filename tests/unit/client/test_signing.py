@@ -14,12 +14,14 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from qm.client.blocking import BlockingClient
 from qm.client.errors import ClientError, InvalidArgument, MqError
 from qm.client.message import Message, ReceivedMessage
+from qm.client.mqac import MSMQApplication, MSMQMessage
 from qm.client.signing import AuthenticationLevel, Signer, SigningFailed, new_signer
 from qm.pb import control_pb2 as pb
 from qm.security.signature_input import SignatureVersion
 from qm.security.signatures import verified_version
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import HashAlgorithm
+from tests.conformance.mqac_world import SEND, made, opened, serving
 from tests.unit.client.threaded import threaded_node
 
 FIRST, SECOND = r".\private$\first", r".\private$\second"
@@ -136,6 +138,43 @@ def test_hashes(client: BlockingClient) -> None:
         assert message.wire.security.is_default_provider
     with pytest.raises(MqError):
         client.send(FIRST, signed(b"x", 4, hash_algorithm=0x8001))
+
+
+@pytest.mark.spec("MQ-2.2.20.6-18", "MQ-2.2.19.3-21")
+@pytest.mark.parametrize("level", [level for level in AuthenticationLevel if level])
+@pytest.mark.parametrize("paths", [[FIRST], [FIRST, SECOND]])
+def test_a_signed_message_brings_its_senders_certificate_and_sha_512(
+    client: BlockingClient, level: int, paths: list[str]
+) -> None:
+    client.send(paths, signed(b"body", level))
+    for path in paths:
+        wire = taken(client, path).wire
+        assert wire.security is not None
+        found = x509.load_der_x509_certificate(wire.security.sender_cert)
+        assert found == x509.load_der_x509_certificate(SIGNER.certificate)
+        assert found.subject.rfc4514_string() == "CN=alice"
+        key = found.public_key()
+        assert isinstance(key, RSAPublicKey)
+        assert wire.properties.hash_algorithm == 0x800E
+        # It is what the signature was made with, too.
+        assert verified_version(wire, key, [0x800E]) is not None
+
+
+@pytest.mark.spec("MQ-2.2.19.3-21")
+def test_objects_sign_with_sha_512_unless_a_program_chooses() -> None:
+    with serving() as service:
+        info = made(service)
+        sender, reader = opened(info, SEND), opened(info)
+        assert MSMQApplication(service).RegisterCertificate() == 0
+        for chosen in (None, 0x800C):
+            message = MSMQMessage(service)
+            message.AuthLevel = AuthenticationLevel.SIG20
+            if chosen is not None:
+                message.HashAlgorithm = chosen
+            message.Send(sender)
+            found = reader.Receive(ReceiveTimeout=10_000)
+            assert found is not None
+            assert found.HashAlgorithm == (chosen or 0x800E)
 
 
 def test_who_cannot_sign(client: BlockingClient) -> None:

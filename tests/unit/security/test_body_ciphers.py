@@ -7,6 +7,7 @@ from struct import pack
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import (
     RSAPrivateNumbers,
     RSAPublicNumbers,
@@ -25,8 +26,13 @@ from qm.security.body_ciphers import (
     key_bytes,
     session_key,
 )
+from qm.security.body_encryption import EncryptionPolicy, algorithm_for, encrypted
 from qm.security.session_keys import UnusableKey, public_key, public_key_blob, unwrapped, wrapped
 from qm.wire.enums import EncryptionAlgorithm, PrivacyLevel, ProviderType
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.public_key import (
     MqdsPublicKey,
     parse_public_key_blob,
@@ -127,10 +133,41 @@ def test_a_level_has_ciphers_of_its_own_alone() -> None:
                 with suppress(ValueError):
                     session_key(level, algorithm, bytes(size))
                     fitting.add((level.value, algorithm.value))
-    assert fitting == {
+    pairs = {
         *((1, 0x6602), (1, 0x6801), (3, 0x6602), (3, 0x6801)),
         *((5, 0x660E), (5, 0x660F), (5, 0x6610)),
     }
+    assert fitting == pairs
+    # What a sender names of another level is replaced by the level's own.
+    for number in range(0x6600, 0x6900):
+        for level in PrivacyLevel:
+            if level is not PrivacyLevel.NONE:
+                taken = algorithm_for(level, number, EncryptionPolicy()).value
+                assert (level.value, taken) in pairs
+                assert taken == number or (level.value, number) not in pairs
+
+
+@pytest.mark.spec("MQ-2.2.20.6-17")
+@pytest.mark.parametrize(("level", "algorithm"), PAIRS)
+def test_encryption_key_is_the_blob_of_the_key_that_opens_the_body(
+    level: PrivacyLevel, algorithm: EncryptionAlgorithm
+) -> None:
+    raw = bytes(range(1, key_bytes(level, algorithm) + 1))
+    key = session_key(level, algorithm, raw)
+    properties = MessagePropertiesHeader(
+        b"a body", privacy_level=level, encryption_algorithm=algorithm
+    )
+    clear = UserMessage(UserHeader(bytes(16), None), properties, priority=0)
+    packet = write_packet(encrypted(clear, key, wrapped(key, OWN.public_key())))
+    message, _ = parse_user_message(packet, 0, len(packet))
+    assert message.security is not None
+    blob = message.security.encryption_key
+    assert blob[:12] == pack("<4sI4s", b"\1\2\0\0", algorithm, bytes.fromhex("00a40000"))
+    opened = OWN.decrypt(blob[:11:-1], PKCS1v15())
+    assert opened == raw
+    assert message.properties.message_body != b"a body"
+    again = unwrapped(blob, level, algorithm, OWN)
+    assert decrypt_body(again, message.properties.message_body) == b"a body"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts
 from qm.model.values.elements import BindingMode, OutgoingAdminState
+from qm.names.direct import direct_text
+from qm.names.format_name import DirectName, parse_format_name
 from qm.names.guid import guid_text
 from qm.session import OutgoingState, SessionConfig
 from qm.wire.guid import GUID_NULL
@@ -36,7 +38,7 @@ from tests.unit.edge.outgoing.world import (
     two_peers,
     until,
 )
-from tests.unit.model.world import OWN, direct, packet, request
+from tests.unit.model.world import OWN, PEER, direct, packet, request
 
 HOST, OTHER_HOST = "127.0.0.41", "127.0.0.42"
 
@@ -63,6 +65,36 @@ def test_messages_of_every_kind_arrive_once_with_their_numbers() -> None:
             assert cluster.metric("quorate_outgoing_messages_total", result="sent") == 120
             assert cluster.metric("quorate_outgoing_messages_total", result="acknowledged") == 120
             assert cluster.metric("quorate_sessions", role="initiator") == 1
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.2.19.2-34", "MQ-2.2.19.2-02")
+@pytest.mark.parametrize("sequence", [None, (1, 1, 0)])
+@pytest.mark.parametrize(("source", "flag"), [(OWN, 0x02), (PEER, 0), (PEER, 0x02)])
+def test_what_is_stored_leaves_without_ah_and_as_from_this_queue_manager(
+    sequence: tuple[int, int, int] | None, source: bytes, flag: int
+) -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            queue = cluster.send(peer.address)
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            # As it leaves, but for the one flag or its source.
+            parsed = parse_format_name(peer.address)
+            assert isinstance(parsed, DirectName)
+            to = DirectQueueFormatName(direct_text(parsed))
+            raw = bytearray(packet(0, to=to, source_queue_manager=source, sequence=sequence))
+            raw[63] |= flag
+            transaction = cluster.client.begin("t") if sequence else None
+            client, stored = cluster.client, bytes(raw)
+            assert client.send(peer.address, raw=stored, transaction=transaction).status == 0
+            if transaction is not None:
+                assert (
+                    cluster.world.one(commands.TxCommit(client.request(), transaction)).status == 0
+                )
+            await until(lambda: len(peer.raw) == 2)
+            assert [one[63] & 0x02 for one in peer.raw] == [0, 0]
+            assert peer.taken[1].user_header.source_queue_manager == OWN
 
     run(scenario())
 

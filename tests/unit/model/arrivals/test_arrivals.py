@@ -444,6 +444,54 @@ def test_quota_of_the_queue_manager_closes_the_session_and_remembers_nothing(
     assert world.arrive(packet(2, to="full"), facts=again) == [MessageClass.NACK_Q_EXCEED_QUOTA]
 
 
+@pytest.mark.spec("DM-3.1.7.1.9-01")
+@pytest.mark.parametrize("form", ["alike", "numbered", "one by one", "asking"])
+def test_quota_of_the_queue_manager_may_be_filled_by_what_arrives_and_not_exceeded(
+    world: World, form: str
+) -> None:
+    orders = world.create("orders", transactional=form == "numbered")
+    changes = {"queue_manager_quota": encode_attribute(1)}
+    assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+    before = world.counters().sequential_id
+
+    def quarter(number: int) -> bytes:
+        more: dict[str, Any] = {}
+        if form == "numbered":
+            more["sequence"] = (SEQUENCE, number, number - 1)
+        if form == "asking":
+            more |= asking(AcknowledgeFlags.NA) | {"admin_queue": direct("nowhere")}
+        return packet(number, body=bytes(256 - len(packet(number, body=b"", **more))), **more)
+
+    sent = [quarter(number) for number in range(1, 7)]
+    assert {len(one) for one in sent} == {256}
+    full = TransferVerdict.CLOSE_SESSION
+    if form == "one by one":
+        verdicts = [verdict for one in sent for verdict in world.arrive(one)]
+    else:
+        verdicts = world.arrive(*sent)
+    assert verdicts == [ACCEPTED] * 4 + [full] * 2
+    # What was too much left no trace.
+    assert [one.message_ordinal for one in world.positions(orders).values()] == [1, 2, 3, 4]
+    assert world.stats(orders).total_bytes == world.counters().total_bytes == 1024
+    assert world.counters().sequential_id == before + 4
+
+
+@pytest.mark.spec("MQ-2.2.18.1.2-02")
+def test_sequences_follow_one_another_by_time_stamp_and_then_ordinal(world: World) -> None:
+    orders = world.create("orders", transactional=True)
+    ascending = [1 << 32 | 0xFFFF_FFFF, 2 << 32, 2 << 32 | 1, NOW_S << 32, NOW_S << 32 | 1 << 31]
+    for place, sequence in enumerate(ascending):
+        first = packet(2 * place + 1, sequence=(sequence, 1, 0))
+        second = packet(2 * place + 2, sequence=(sequence, 2, 1))
+        assert world.arrive(first, second) == [ACCEPTED, ACCEPTED]
+        # What is older has come to its end.
+        for older in ascending[:place]:
+            for number in (1, 2, 3):
+                late = packet(50, sequence=(older, number, number - 1))
+                assert world.arrive(late) == [OUT_OF_ORDER]
+    assert len(world.positions(orders)) == 2 * len(ascending)
+
+
 # Policy ------------------------------------------------------------------------------------
 
 

@@ -97,8 +97,10 @@ def test_each_provider_has_a_key_of_its_own_for_each_purpose(tmp_path: Path) -> 
     manager = node.view.ledger.manager
     assert manager is not None
     lists = (manager.public_encryption_key_list, manager.public_signing_key_list)
-    for encoded, own in zip(lists, moduli, strict=True):
+    # Keys for exchange, and keys for signatures.
+    for encoded, own, algorithm in zip(lists, moduli, (0xA400, 0x2400), strict=True):
         published, _ = parse_mqds_public_keys(encoded, 0, len(encoded))
+        assert [one.key.algorithm.value for one in published] == [algorithm] * 3
         assert [int.from_bytes(one.key.modulus, "little") for one in published] == own
         assert [(one.provider_type, one.provider_name) for one in published] == [
             (1, "Microsoft Base Cryptographic Provider v1.0"),
