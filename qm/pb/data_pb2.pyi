@@ -699,7 +699,8 @@ class OutgoingMessage(_message.Message):
     APPLICATION_DEAD_LETTER_QUEUE_FIELD_NUMBER: _builtins.int
     packet: _builtins.bytes
     """A whole UserMessage packet, for callers that have one: its MessageID, source and SentTime
-    are replaced, everything else is kept.
+    are replaced, what no sender sets (unused flags, a SessionHeader) is
+    left out, and everything else is kept.
     """
     application_dead_letter_queue: _builtins.str
     """Format name of the application's dead-letter queue; "": the system's."""
