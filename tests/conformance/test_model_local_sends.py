@@ -64,6 +64,11 @@ def test_a_send_that_exceeds_a_quota_changes_nothing(
     assert len(world.positions(orders)) == 2
     assert world.stats(orders).total_bytes == world.counters().total_bytes == 1024
     assert world.counters().sequential_id == 2
+    # Of the queue manager it is one for all queues.
+    other = world.create("other", transactional=is_transactional)
+    outcome = client.send("DIRECT=OS:vhost\\other", raw=least, transaction=transaction)
+    assert outcome.status == (0 if whose == "queue" else FULL)
+    assert len(world.positions(other)) == (whose == "queue")
 
 
 @pytest.mark.spec(

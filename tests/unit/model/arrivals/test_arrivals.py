@@ -470,6 +470,9 @@ def test_quota_of_the_queue_manager_may_be_filled_by_what_arrives_and_not_exceed
     else:
         verdicts = world.arrive(*sent)
     assert verdicts == [ACCEPTED] * 4 + [full] * 2
+    # The quota is one for all queues.
+    world.create("other")
+    assert world.arrive(packet(9, to="other", body=b"")) == [full]
     # What was too much left no trace.
     assert [one.message_ordinal for one in world.positions(orders).values()] == [1, 2, 3, 4]
     assert world.stats(orders).total_bytes == world.counters().total_bytes == 1024
