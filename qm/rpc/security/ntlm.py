@@ -103,6 +103,8 @@ class _Protection(Mechanism):
         body = buffers.body
         if level == AuthLevel.PRIVACY:
             body = keys.unseal(body)
+        elif level == AuthLevel.INTEGRITY and not keys.signs:
+            raise SecurityRefused("a signature where signing was not agreed on")
         keys.verify(buffers.header + body + buffers.trailer, token)
         return body
 
@@ -236,7 +238,8 @@ class NtlmAcceptor(_Protection):
 def _demand(flags: int, needed: int) -> None:
     """Refuse a client without these flags (RP-A11).
 
-    SIGN is none of them: who does without it cannot sign, and each call has to be.
+    SIGN is none of them: whose calls are sealed may do without it, and calls that would be signed
+    alone are refused one by one.
     """
     if flags & needed != needed:
         raise SecurityRefused(f"the client leaves out flags {needed & ~flags:08X} (RP-A11)")

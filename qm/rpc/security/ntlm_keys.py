@@ -117,6 +117,8 @@ class SessionKeys:
         to_server = _Direction(exported, flags, _TO_SERVER)
         to_client = _Direction(exported, flags, _TO_CLIENT)
         self._ours, self._theirs = (to_client, to_server) if is_server else (to_server, to_client)
+        self.signs = bool(flags & NtlmFlag.SIGN)
+        """Whether signing alone was agreed on."""
 
     def sign(self, message: bytes) -> bytes:
         """Return our signature of a message."""

@@ -118,6 +118,24 @@ def test_each_level_demands_what_protects_it() -> None:
         acceptor.unprotect(AuthLevel.INTEGRITY, buffers, b"\1" + bytes(15), signs_header=True)
 
 
+@pytest.mark.spec("RP-NLMP-2.2.2.5-05")
+@pytest.mark.parametrize("has_agreed", [True, False])
+def test_a_signature_that_was_not_agreed_on_is_refused_though_it_is_right(has_agreed: bool) -> None:
+    buffers = Buffers(b"head", b"a call that is signed...", b"trailer.")
+    flags = negotiate_flags(NtlmClient("a", "b", "", counting()).step(b""))
+    acceptor, client = World().ntlm(AuthLevel.INTEGRITY), NtlmClient("alice", "S3cret!", "", bytes)
+    client.step(b"")
+    client._negotiate_raw = write_negotiate(flags if has_agreed else flags & ~NtlmFlag.SIGN)
+    acceptor.step(client.step(acceptor.step(client._negotiate_raw)))
+    level = AuthLevel.INTEGRITY
+    body, token = client.protect(level, buffers, signs_header=True)
+    if has_agreed:
+        assert acceptor.unprotect(level, buffers, token, signs_header=True) == body
+    else:
+        with pytest.raises(SecurityRefused):
+            acceptor.unprotect(level, buffers, token, signs_header=True)
+
+
 def des_key(part: bytes) -> bytes:
     """Seven bytes with their parity bits between them."""
     bits = int.from_bytes(part, "big")
