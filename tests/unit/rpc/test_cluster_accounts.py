@@ -2,7 +2,9 @@
 
 import asyncio
 import secrets
+import struct
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 
@@ -51,7 +53,61 @@ def is_applied(node: HarnessNode, user: str, wanted: AccountInfo | None) -> bool
     return account(node.cluster.view, user) == wanted
 
 
-@pytest.mark.spec("RP-OUR-auth-01", "RP-OUR-auth-05")
+@pytest.mark.spec("RP-OUR-auth-05", "RP-NLMP-2.2.1.2-02", "RP-NLMP-2.2.2.1-03")
+def test_a_running_node_takes_what_its_file_says_now() -> None:
+    async def scenario() -> None:
+        async with rpc_world() as made:
+            node = await made.harness.leader()
+            path = node.config.rpc.users_file
+            assert path is not None
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one")
+            early = await made.reader()
+            handle = await early.open()
+            assert await status_of_logon(node, "bob", "pw") == 0
+            assert await status_of_logon(node, "dora", "new") == WRONG
+            hash_ = nt_hash("new").hex()
+            write_users(path, [User("bob", hash_), User("dora", hash_)])
+            assert await status_of_logon(node, "dora", "new") == 0
+            assert await status_of_logon(node, "bob", "pw") == WRONG
+            assert await status_of_logon(node, "bob", "new") == 0
+            assert await status_of_logon(node, "alice", "pw") == WRONG
+            assert await early.receive(handle) == b"one", "whoever has logged on goes on"
+            # Each time it has challenged another way, and told what time it is.
+            seen = [await challenged(node) for _ in range(8)]
+            assert len({nonce for nonce, _ in seen}) == len(seen)
+            assert all(
+                len(set(places)) > 1 for places in zip(*(one for one, _ in seen), strict=True)
+            )
+            for _, filetime in seen:
+                assert abs(filetime / 10**7 - 11_644_473_600 - time.time()) < 60
+
+    run(scenario())
+
+
+async def challenged(node: HarnessNode) -> tuple[bytes, int]:
+    """ServerChallenge and MsvAvTimestamp of a node's CHALLENGE message."""
+    heard: list[bytes] = []
+
+    class Listening(NtlmClient):
+        def step(self, token: bytes) -> bytes:
+            heard.append(token)
+            return super().step(token)
+
+    client = await RpcClient().connect(node.host, RPC_PORT)
+    provider = Listening("bob", "new", "", secrets.token_bytes)
+    await client.bind(
+        REMOTE_READ, provider=provider, auth_type=AuthType.NTLM, level=AuthLevel.PRIVACY
+    )
+    client.close()
+    (challenge,) = (one for one in heard if one)
+    length, _, at = struct.unpack_from("<HHI", challenge, 40)
+    pairs = challenge[at : at + length]
+    (begin,) = (k for k in range(len(pairs)) if pairs.startswith(b"\7\0\x08\0", k))
+    return challenge[24:32], int.from_bytes(pairs[begin + 4 : begin + 12], "little")
+
+
+@pytest.mark.spec("RP-OUR-auth-01", "RP-OUR-auth-05", "RP-NLMP-3.2.5.1.2-10")
 def test_an_account_is_valid_at_every_node_until_it_is_removed() -> None:
     async def scenario() -> None:
         async with rpc_world(3) as made:

@@ -7,6 +7,7 @@ library says what it would.
 from __future__ import annotations
 
 import importlib
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,18 +15,22 @@ from zlib import crc32
 
 import pytest
 
-from qm.rpc.ndr.streams import BadStub, Reader, Writer
-from qm.rpc.pdu.codes import AuthLevel, AuthType
+from qm.rpc.association.calls import IncomingCall
+from qm.rpc.ndr.streams import BadStub
+from qm.rpc.pdu.call import request_head
+from qm.rpc.pdu.codes import AuthLevel, AuthType, PduFlag, PduType
+from qm.rpc.pdu.header import Pdu, Trailer, write_header, write_trailer
 from qm.rpc.security import der
 from qm.rpc.security.accounts import Account, Logons
 from qm.rpc.security.kerberos import KerberosAcceptor, KerberosClient, KerberosMissing, Keytab
 from qm.rpc.security.ntlm import NtlmTarget
-from qm.rpc.security.pac import _INFO, _Group, sids_of_logon
-from qm.rpc.security.provider import AUTHENTICATED_USERS, NETWORK, Buffers, SecurityRefused
+from qm.rpc.security.pac import sids_of_logon
+from qm.rpc.security.provider import Buffers, SecurityRefused
 from qm.rpc.security.providers import OfferedProviders
-from qm.rpc.security.spnego import OID_KERBEROS, OID_KERBEROS_MS, OID_NTLM, SpnegoAcceptor
+from qm.rpc.security.spnego import OID_KERBEROS, OID_NTLM, SpnegoAcceptor
 from qm.security.access import effective_sids
 from qm.security.sid import sid_from_text, sid_text
+from tests.unit.rpc.dialogue import WHOLE, Client, served
 
 LOGON_INFO = bytes.fromhex(
     ""
@@ -45,6 +50,13 @@ LOGON_INFO = bytes.fromhex(
 DOMAIN = "S-1-5-21-3449495150-1511782719-4111891668"
 MUTUAL, CONFIDENTIAL, INTEGRITY, ANONYMOUS, DCE = 2, 16, 32, 64, 4096
 ALL = MUTUAL | CONFIDENTIAL | INTEGRITY | DCE
+HEADER, DATA, SIGN_ONLY = 1, 2, 3
+KERBEROS_OIDS = (
+    bytes.fromhex("2a864886f712010202"),
+    bytes.fromhex("2a864882f712010202"),
+)
+RESOURCE_DOMAIN_AT = 20 + 204
+"""Of KERB_VALIDATION_INFO [MS-PAC 2.5], behind the type headers and its own pointer."""
 
 
 class GssError(Exception):
@@ -55,8 +67,23 @@ def signature(message: bytes) -> bytes:
     return b"%028d" % crc32(message)
 
 
+def sealing(message: bytes) -> bytes:
+    return b"%076d" % crc32(message)
+
+
+def sealed(body: bytes) -> bytes:
+    return bytes(one ^ 0x55 for one in body)
+
+
+class Part:
+    """Of a message in parts: what it is for, and its bytes."""
+
+    def __init__(self, given: Any) -> None:
+        self.kind, _, self.value = given if isinstance(given, tuple) else (given, False, b"")
+
+
 class Library:
-    """Stands for the package gssapi: one leg, after which it says what it is told to say."""
+    """Stands for the package gssapi: after its legs it says what it is told to say."""
 
     class Context:
         def __init__(self, library: Library) -> None:
@@ -71,7 +98,7 @@ class Library:
             self.taken.append(token or b"")
             if token == b"forged":
                 raise GssError("wrong key")
-            self.complete = True
+            self.complete = len(self.taken) >= self._library.legs
             return b"answer"
 
         def get_signature(self, message: bytes) -> bytes:
@@ -89,6 +116,7 @@ class Library:
         self.info = said.get("info", (LOGON_INFO,))
         self.is_authentic = said.get("is_authentic", True)
         self.seal_bytes = said.get("seal_bytes", 76)
+        self.legs = said.get("legs", 1)
         self.contexts: list[Library.Context] = []
         self.exceptions = SimpleNamespace(GSSError=GssError)
         self.RequirementFlag = SimpleNamespace(
@@ -99,11 +127,13 @@ class Library:
             dce_style=DCE,
         )
         self.NameType = SimpleNamespace(hostbased_service=1)
-        kinds = SimpleNamespace(header=1, data=2, sign_only=3)
+        kinds = SimpleNamespace(header=HEADER, data=DATA, sign_only=SIGN_ONLY)
         self.raw = SimpleNamespace(
-            IOV=lambda *parts, std_layout: [SimpleNamespace(value=b"") for _ in parts],
+            IOV=lambda *parts, std_layout: list(map(Part, parts)),
             IOVBufferType=kinds,
             wrap_iov_length=self._length,
+            wrap_iov=self._wrap,
+            unwrap_iov=self._unwrap,
             get_name_attribute=self._attribute,
         )
 
@@ -119,6 +149,19 @@ class Library:
 
     def _length(self, context: object, parts: list[Any]) -> None:
         parts[0].value = bytes(self.seal_bytes)
+
+    def _wrap(self, context: object, parts: list[Part], confidential: bool) -> None:
+        assert confidential
+        parts[0].value = sealing(b"".join(one.value for one in parts[1:]))
+        for one in parts[1:]:
+            one.value = sealed(one.value) if one.kind == DATA else one.value
+
+    def _unwrap(self, context: object, parts: list[Part]) -> Any:
+        for one in parts[1:]:
+            one.value = sealed(one.value) if one.kind == DATA else one.value
+        if parts[0].value != sealing(b"".join(one.value for one in parts[1:])):
+            raise GssError("a wrong signature")
+        return SimpleNamespace(encrypted=True)
 
     def _attribute(self, name: str, attribute: bytes) -> Any:
         if not self.info:
@@ -159,17 +202,12 @@ def test_sids_of_a_ticket_are_the_users_and_its_groups() -> None:
         "S-1-18-1",
     ]
     # With groups of the resource's domain, of which that controller sent none.
-    reader, read = Reader(LOGON_INFO[16:]), list[Any]()
-    assert reader.u32()
-    reader.defer(_INFO, read.append)
-    reader.flush()
-    (info,) = read
-    info.resource_domain = sid_from_text("S-1-5-21-7-8-9")
-    info.resources, info.resource_count = [_Group(1200, 7), _Group(1201, 7)], 2
-    writer = Writer()
-    writer.point(_INFO, info)
-    writer.flush()
-    assert list(map(sid_text, sids_of_logon(LOGON_INFO[:16] + writer.raw))) == [
+    info = bytearray(LOGON_INFO[:-4])  # without padding
+    assert info[RESOURCE_DOMAIN_AT : RESOURCE_DOMAIN_AT + 12] == bytes(12)
+    struct.pack_into("<III", info, RESOURCE_DOMAIN_AT, 0x20040, 2, 0x20044)
+    info += struct.pack("<IBB6s4I", 4, 1, 4, b"\0\0\0\0\0\5", 21, 7, 8, 9)
+    info += struct.pack("<5I", 2, 1200, 7, 1201, 7)
+    assert list(map(sid_text, sids_of_logon(bytes(info)))) == [
         f"{DOMAIN}-1103",
         f"{DOMAIN}-513",
         f"{DOMAIN}-1105",
@@ -192,14 +230,17 @@ def test_a_logon_info_that_was_altered_is_refused_or_read_within_its_bounds() ->
             sids_of_logon(LOGON_INFO[:end])
 
 
-@pytest.mark.spec("RP-OUR-auth-04")
+@pytest.mark.spec("RP-OUR-auth-04", "RP-KILE-3.4.5.3-01")
 def test_who_calls_is_whom_the_ticket_names(monkeypatch: pytest.MonkeyPatch) -> None:
     library(monkeypatch)
     one = acceptor()
     assert one.step(b"ticket") == b"answer"
     assert one.is_done
     assert one.identity.name == "alice@QUORATE.TEST"
-    assert one.identity.sids == (*sids_of_logon(LOGON_INFO), AUTHENTICATED_USERS, NETWORK)
+    assert list(map(sid_text, one.identity.sids)) == [
+        *(f"{DOMAIN}-1103", f"{DOMAIN}-513", f"{DOMAIN}-1105", "S-1-18-1"),
+        *("S-1-5-11", "S-1-5-2"),
+    ]
     texts = {sid_text(each) for each in effective_sids(one.identity.sids)}
     assert {"S-1-5-11", "S-1-5-2", "S-1-1-0"} < texts
     # Of an account of this cluster, too, whose SIDs are not in the ticket.
@@ -300,6 +341,8 @@ def test_a_ticket_without_sids_is_of_an_account_or_of_somebody(
     one.step(b"ticket")
     assert one.identity.name == known_as
     assert tuple(map(sid_text, one.identity.sids)) == sids
+    texts = {sid_text(each) for each in effective_sids(one.identity.sids)}
+    assert texts == {*sids, "S-1-1-0"}
 
 
 def test_a_forged_ticket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,25 +358,20 @@ def test_a_frame_around_the_ticket_is_taken_off(monkeypatch: pytest.MonkeyPatch)
     assert made.contexts[0].taken == [b"ticket"]
 
 
-@pytest.mark.parametrize("oid", [OID_KERBEROS, OID_KERBEROS_MS])
+@pytest.mark.spec("RP-SPNG-3.1.5.2-01")
+@pytest.mark.parametrize("oid", KERBEROS_OIDS)
 def test_spnego_takes_kerberos_under_both_its_names(
     monkeypatch: pytest.MonkeyPatch, oid: bytes
 ) -> None:
     library(monkeypatch)
-    offered = OfferedProviders(
-        lambda: NtlmTarget("QUORATE", "quorate.example"),
-        Logons(Accounts(), lambda: 0.0),
-        bytes,
-        lambda: 0,
-        acceptor,
-    )
+    offered = offers()
     assert isinstance(offered.begin(AuthType.KERBEROS, AuthLevel.PRIVACY, "::1"), KerberosAcceptor)
     spnego = offered.begin(AuthType.SPNEGO, AuthLevel.PRIVACY, "::1")
     assert isinstance(spnego, SpnegoAcceptor)
     answer = spnego.step(
         der.write(0x60, der.write(der.OID, bytes.fromhex("2b0601050502")), init(oid))
     )
-    assert oid in answer
+    assert [each for each in KERBEROS_OIDS if each in answer] == [oid], "as it was offered"
     assert b"answer" in answer
     assert spnego.is_done
     assert spnego.identity.name == "alice@QUORATE.TEST"
@@ -343,6 +381,122 @@ def init(oid: bytes) -> bytes:
     mechanisms = der.write(der.SEQUENCE, der.write(der.OID, oid), der.write(der.OID, OID_NTLM))
     token = der.write(0xA2, der.write(der.OCTETS, b"ticket"))
     return der.write(0xA0, der.write(der.SEQUENCE, der.write(0xA0, mechanisms), token))
+
+
+def offers() -> OfferedProviders:
+    return OfferedProviders(
+        lambda: NtlmTarget("QUORATE", "quorate.example"),
+        Logons(Accounts(), lambda: 0.0),
+        bytes,
+        lambda: 0,
+        acceptor,
+    )
+
+
+@pytest.mark.spec("RP-SPNG-3.1.5.1-02")
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_list_of_mechanisms_is_signed_by_kerberos_too(
+    monkeypatch: pytest.MonkeyPatch, is_right: bool
+) -> None:
+    library(monkeypatch)
+    spnego = offers().begin(AuthType.SPNEGO, AuthLevel.PRIVACY, "::1")
+    assert spnego is not None
+    unknown = bytes.fromhex("2b06010401823702021e")
+    listed = der.write(der.SEQUENCE, *(der.write(der.OID, one) for one in (unknown, OID_KERBEROS)))
+    given = der.write(0xA0, der.write(der.SEQUENCE, der.write(0xA0, listed)))
+    token = der.write(0x60, der.write(der.OID, bytes.fromhex("2b0601050502")), given)
+    assert b"\x0a\1\3" in spnego.step(token), "a MIC is asked for"
+    mic = signature(listed if is_right else listed + b"\0")
+    fields = (
+        der.write(0xA2, der.write(der.OCTETS, b"ticket")),
+        der.write(0xA3, der.write(der.OCTETS, mic)),
+    )
+    last = der.write(0xA1, der.write(der.SEQUENCE, *fields))
+    if is_right:
+        assert signature(listed) in spnego.step(last), "ours, too"
+    else:
+        with pytest.raises(SecurityRefused, match="mechListMIC"):
+            spnego.step(last)
+    assert spnego.is_done is is_right
+
+
+KERBEROS = int(AuthType.KERBEROS)
+
+
+class Caller(Client):
+    """A client that logs on by Kerberos."""
+
+    def __init__(self, level: AuthLevel) -> None:
+        super().__init__(served(providers=offers()))
+        self.level = level
+
+    def leg(self, token: bytes, kind: PduType = PduType.BIND, flags: int = WHOLE) -> Pdu:
+        trailer = Trailer(KERBEROS, self.level, 1, token)
+        return self.bind(kind=kind, flags=flags, trailer=trailer)
+
+    def signed(self, stub: bytes, *, signs_header: bool) -> tuple[bytes, list[Pdu]]:
+        """Make a call; return also what of its body was sent in clear."""
+        head, trailer = request_head(0, 0, len(stub)), write_trailer(KERBEROS, self.level, 0, 1)
+        size = 76 if self.level is AuthLevel.PRIVACY else 28
+        header = write_header(PduType.REQUEST, WHOLE, 2, 24 + len(stub) + 8 + size, size)
+        token = self.token(header + head, stub, trailer, signs_header=signs_header)
+        body = sealed(stub) if self.level is AuthLevel.PRIVACY else stub
+        return stub, self.send(header + head + body + trailer + token)
+
+    def token(self, head: bytes, body: bytes, trailer: bytes, *, signs_header: bool) -> bytes:
+        made = sealing if self.level is AuthLevel.PRIVACY else signature
+        return made(head + body + trailer if signs_header else body)
+
+
+@pytest.mark.spec("RP-KILE-3.4.5.6-01")
+@pytest.mark.parametrize("level", [AuthLevel.INTEGRITY, AuthLevel.PRIVACY])
+@pytest.mark.parametrize("is_negotiated", [True, False])
+def test_what_is_signed_is_what_the_bind_has_agreed_on(
+    monkeypatch: pytest.MonkeyPatch, level: AuthLevel, is_negotiated: bool
+) -> None:
+    library(monkeypatch)
+    flags = WHOLE | (PduFlag.SUPPORT_HEADER_SIGN if is_negotiated else 0)
+    client = Caller(level)
+    assert client.leg(b"ticket", flags=flags).kind is PduType.BIND_ACK
+    _, refused = client.signed(b"asked...", signs_header=not is_negotiated)
+    assert [one.kind for one in refused] == [PduType.FAULT]
+    assert client.events == []
+
+    client = Caller(level)
+    client.leg(b"ticket", flags=flags)
+    stub, answers = client.signed(b"asked...", signs_header=is_negotiated)
+    assert answers == []
+    call = client.call()
+    assert isinstance(call, IncomingCall)
+    assert call.stub == stub
+    (answer,) = client.respond(call, b"answered")
+    assert answer.trailer is not None
+    head, body = answer.header + answer.body[:8], answer.body[8:]
+    if level is AuthLevel.PRIVACY:
+        body = sealed(body)
+    assert body[:8] == b"answered"
+    wanted = client.token(head, body, answer.trailer.raw, signs_header=is_negotiated)
+    assert answer.trailer.token == wanted
+
+
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.1-01")
+def test_the_legs_of_kerberos_are_those_of_bind_and_alter_context(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = library(monkeypatch, legs=2)
+    client = Caller(AuthLevel.INTEGRITY)
+    first = client.leg(b"ticket")
+    second = client.leg(b"proof", PduType.ALTER_CONTEXT)
+    for answer, kind in ((first, PduType.BIND_ACK), (second, PduType.ALTER_CONTEXT_RESPONSE)):
+        assert answer.kind is kind
+        assert answer.trailer is not None
+        told = answer.trailer
+        assert (told.auth_type, told.level, told.context_id) == (16, AuthLevel.INTEGRITY, 1)
+        assert told.token == b"answer"
+    assert made.contexts[0].taken == [b"ticket", b"proof"]
+    _, answers = client.signed(b"asked...", signs_header=False)
+    assert answers == []
+    assert client.call().identity.name == "alice@QUORATE.TEST"
 
 
 def test_without_a_keytab_kerberos_is_not_offered() -> None:

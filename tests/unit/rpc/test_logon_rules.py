@@ -107,6 +107,39 @@ def test_the_third_message_is_of_the_third_type(kind: int) -> None:
     assert not is_taken(again, forged(again, lambda raw: raw.__setitem__(7, 1))), "NTLMSSP and NUL"
 
 
+@pytest.mark.spec("RP-NLMP-2.2-01")
+def test_a_message_out_of_turn_or_of_no_type_is_an_invalid_token() -> None:
+    negotiate = client().step(b"")
+    challenge = World().ntlm().step(negotiate)
+    for whole, own in ((negotiate, 1), (challenge, 2)):
+        for kind in (0, 1, 2, 3, 4, 0x101, 0x102, 0x0100_0000 * own):
+            mine = client()
+            mine.step(b"")
+            taker = World().ntlm() if own == 1 else mine
+            token = whole[:8] + struct.pack("<I", kind) + whole[12:]
+            if kind == own:
+                assert taker.step(token).startswith(b"NTLMSSP\0" + struct.pack("<I", own + 1))
+            else:
+                with pytest.raises(SecurityRefused):
+                    taker.step(token)
+        for head in (b"NTLMSSP\1", b"NTLMSSQ\0", b"ntlmssp\0", bytes(8)):
+            mine = client()
+            mine.step(b"")
+            taker = World().ntlm() if own == 1 else mine
+            with pytest.raises(SecurityRefused):
+                taker.step(head + whole[8:])
+
+
+@pytest.mark.spec("RP-NLMP-2.2-02")
+def test_a_client_takes_no_target_info_from_outside_the_challenge() -> None:
+    for length, offset in ((4, 0), (4, -3), (0xFFFF, -40), (4, 0x7FFF_0000)):
+        mine = client()
+        challenge = bytearray(World().ntlm().step(mine.step(b"")))
+        struct.pack_into("<HHI", challenge, 40, length, length, len(challenge) + offset)
+        with pytest.raises(SecurityRefused, match="outside"):
+            mine.step(bytes(challenge))
+
+
 @pytest.mark.spec("RP-NLMP-2.2-02")
 @pytest.mark.parametrize("at", [LM_AT, NT_AT, DOMAIN_OF_AT, USER_AT, WORKSTATION_OF_AT, KEY_AT])
 def test_a_field_outside_its_message_makes_it_invalid(at: int) -> None:
@@ -179,6 +212,17 @@ def test_a_proof_may_be_of_the_domain_that_is_sent_or_of_none() -> None:
 def logged_on(acceptor: NtlmAcceptor, mine: NtlmClient, token: bytes) -> str:
     acceptor.step(mine.step(acceptor.step(token)))
     return acceptor.identity.name
+
+
+@pytest.mark.spec("RP-NLMP-2.2.1.1-01")
+@pytest.mark.parametrize("size", [16, 32, 40])
+def test_who_begins_with_a_short_negotiate_logs_on(size: int) -> None:
+    short = client().step(b"")[:size]
+    assert len(short) == size
+    mine = client()
+    mine.step(b"")
+    mine._negotiate_raw = short  # what the MIC is of
+    assert logged_on(World().ntlm(), mine, short) == "alice"
 
 
 @pytest.mark.spec("RP-NLMP-2.2.1.1-02")
@@ -393,6 +437,45 @@ def test_the_client_s_order_of_mechanisms_counts() -> None:
         assert first[1] == der.write(der.OID, chosen)
         is_first = listed[0] == chosen
         assert first[0] == b"\x0a\1" + (b"\1" if is_first else b"\3")
+
+
+@pytest.mark.spec("RP-SPNG-3.1.5.1-01")
+@pytest.mark.parametrize("length", [b"\x0c", b"\x81\x0c", b"\x82\0\x0c", b"\x83\0\0\x0c"])
+@pytest.mark.parametrize("signs_as_received", [True, False])
+def test_the_mic_is_of_the_list_as_it_was_received(length: bytes, signs_as_received: bool) -> None:
+    """A length may be written in more than one way, though DER allows the shortest alone."""
+    shortest = b"\x30\x0c" + der.write(der.OID, OID_NTLM)
+    received = b"\x30" + length + der.write(der.OID, OID_NTLM)
+    acceptor, mine = World().spnego(), client()
+    fields = der.write(0xA0, received), der.write(0xA2, der.write(der.OCTETS, mine.step(b"")))
+    init = der.write(0xA0, der.write(der.SEQUENCE, *fields))
+    answer = parts_of(acceptor.step(der.write(0x60, der.write(der.OID, OID_SPNEGO), init)))
+    last = mine.step(der.read(answer[2], der.OCTETS))
+    assert mine.keys is not None
+    mic = mine.keys.sign(received if signs_as_received else shortest)
+    if received == shortest or signs_as_received:
+        done = parts_of(acceptor.step(following(last, mic)))
+        mine.keys.verify(received, der.read(done[3], der.OCTETS))
+    else:
+        with pytest.raises(SecurityRefused):
+            acceptor.step(following(last, mic))
+    assert acceptor.is_done is (received == shortest or signs_as_received)
+
+
+@pytest.mark.spec("RP-SPNG-3.1.5.1-02")
+def test_a_client_refuses_a_wrong_mic_of_its_server() -> None:
+    for at in (None, 4, 15):
+        acceptor, mine = World().spnego(), SpnegoClient(client())
+        done = acceptor.step(mine.step(acceptor.step(mine.step(b""))))
+        mic = der.read(parts_of(done)[3], der.OCTETS)
+        if at is None:
+            assert mine.step(done) == b""
+            assert mine.is_done
+            continue
+        wrong = mic[:at] + bytes((mic[at] ^ 1,)) + mic[at + 1 :]
+        with pytest.raises(SecurityRefused):
+            mine.step(done.replace(mic, wrong))
+        assert not mine.is_done
 
 
 def with_flags(token: bytes, flags: bytes) -> bytes:

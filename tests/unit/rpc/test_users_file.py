@@ -1,5 +1,6 @@
 """Accounts in a file of a node."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ HASH = nt_hash("S3cret!")
 ALICE = User("alice", HASH.hex(), groups=("S-1-5-32-544",))
 
 
-@pytest.mark.spec("RP-OUR-auth-01", "RP-OUR-auth-05")
+@pytest.mark.spec("RP-OUR-auth-01", "RP-OUR-auth-05", "RP-NLMP-3.2.5.1.2-10")
 def test_accounts_of_a_file_are_valid_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -34,6 +35,14 @@ def test_accounts_of_a_file_are_valid_at_once(
     assert HASH.hex() not in described(ALICE)
     write_users(path, [bob])
     assert accounts.find("alice", "") is None
+    # Also when an older file comes back, and when there is none any more.
+    write_users(path, [ALICE])
+    os.utime(path, ns=(0, 0))
+    assert accounts.find("alice", "") is not None
+    assert accounts.find("bob", "CORP") is None
+    path.unlink()
+    assert accounts.find("alice", "") is None
+    path.touch(0o600)
     # What is wrong with a hash is told without it.
     for wrong in (HASH.hex()[:-2], HASH.hex() + "00", HASH.hex() + "zz", HASH.hex() + '"'):
         path.write_text(f'[[user]]\nname = "carol"\nnt_hash = "{wrong}"\n')
