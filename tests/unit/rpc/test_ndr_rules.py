@@ -8,7 +8,10 @@ import pytest
 
 from qm.rpc.ndr.streams import BadStub
 from qm.rpc.ndr.types import (
+    BYTES,
+    HANDLE,
     I64,
+    NIL,
     U8,
     U16,
     U32,
@@ -28,6 +31,37 @@ from tests.unit.rpc.vectors import vector
 class Pair(msgspec.Struct):
     first: Any
     second: Any
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.1.4-01")
+@pytest.mark.parametrize("name", [NIL, bytes(range(16))])
+def test_a_context_handle_beside_others_is_twenty_bytes_at_a_multiple_of_four(name: bytes) -> None:
+    handle = b"\0\0\0\0" + name
+    for kinds, values, raw in (
+        ((HANDLE, BYTES), (name, b"ab"), handle + b"\2\0\0\0ab"),
+        ((U8, HANDLE), (7, name), b"\7\0\0\0" + handle),
+        ((Array(HANDLE), U8), ([name, name], 7), b"\2\0\0\0" + handle * 2 + b"\7"),
+        ((BYTES, HANDLE), (b"abcde", name), b"\5\0\0\0abcde\0\0\0" + handle),
+    ):
+        both = Parameters(Pair, dict(zip(("first", "second"), kinds, strict=True)))  # type: ignore[arg-type]
+        assert both.marshal(Pair(*values)) == raw
+        assert both.unmarshal(raw) == (Pair(*values), len(raw))
+
+
+@pytest.mark.spec("RP-C706-14.3.3-01")
+def test_a_count_precedes_all_structures_around_its_array() -> None:
+    for kind, value, body in (
+        (BYTES, b"abc", b"abc"),
+        (Array(U16), [1, 2, 3], b"\0" + struct.pack("<3H", 1, 2, 3)),
+    ):
+        inner = Structure(Pair, {"first": U8, "second": kind})
+        middle = Structure(Pair, {"first": U16, "second": inner})
+        outer = Structure(Pair, {"first": U8, "second": middle})
+        raw = struct.pack("<IB3xHxxB", 3, 7, 8, 9) + body
+        made = Pair(7, Pair(8, Pair(9, value)))
+        for wrapped, head in ((outer, b""), (Unique(outer), b"\0\0\2\0")):
+            assert one(wrapped).marshal(One(made)) == head + raw
+            assert one(wrapped).unmarshal(head + raw) == (One(made), len(head + raw))
 
 
 @pytest.mark.spec("RP-C706-14.3.2-01")
@@ -63,12 +97,24 @@ def test_a_structure_begins_where_its_most_aligned_member_may(
 )
 def test_a_range_has_two_ends(value: int, is_within: bool) -> None:
     parameters = one(Ranged(U32, 1, 128))
-    raw = struct.pack("<I", value)
+    # Alone, in either order of bytes, and beside what has no fixed size.
+    beside = Parameters(Pair, {"first": Ranged(U32, 1, 128), "second": BYTES})
+    within = one(Structure(Pair, {"first": Ranged(U32, 1, 128), "second": U8}))
+    raw, swapped = struct.pack("<I", value), struct.pack(">I", value)
     if is_within:
         assert parameters.unmarshal(raw)[0] == One(value)
-    else:
+        assert parameters.unmarshal(swapped, ">")[0] == One(value)
+        assert beside.unmarshal(raw + bytes(4))[0] == Pair(value, b"")
+        assert within.unmarshal(raw + b"\7")[0] == One(Pair(value, 7))
+        return
+    for one_of, stub, order in (
+        (parameters, raw, "<"),
+        (parameters, swapped, ">"),
+        (beside, raw + bytes(4), "<"),
+        (within, raw + b"\7", "<"),
+    ):
         with pytest.raises(BadStub):
-            parameters.unmarshal(raw)
+            one_of.unmarshal(stub, order)
 
 
 @pytest.mark.spec("RP-C706-14.3.8-01", "RP-C706-14.3.8-02")

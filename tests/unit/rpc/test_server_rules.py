@@ -15,7 +15,7 @@ from qm.rpc.mgmt import MGMT
 from qm.rpc.ndr.types import NIL, Nothing
 from qm.rpc.pdu.bind import NDR20, NDR64, Bind, Proposal, Syntax, parse_bind_ack, write_bind
 from qm.rpc.pdu.call import parse_fault, request_head
-from qm.rpc.pdu.codes import AuthLevel, AuthType, PduType
+from qm.rpc.pdu.codes import AuthLevel, AuthType, PduFlag, PduType
 from qm.rpc.pdu.header import Pdu, Trailer, fragment_length, parse_pdu, write_pdu
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.ntlm_keys import nt_hash
@@ -256,6 +256,34 @@ def test_without_a_common_mechanism_there_is_no_context() -> None:
     assert parse_bind_ack(plain.bind()).answers[0].result == 0
 
 
+@pytest.mark.spec("RP-RPCE-2.2.2.13.2-01")
+@pytest.mark.parametrize("signs_header", [True, False])
+def test_a_trailer_may_say_what_the_bind_has_said_of_signing(signs_header: bool) -> None:
+    async def test(world: World) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port(1))
+
+        async def answer() -> Pdu:
+            head = await reader.readexactly(16)
+            rest = await reader.readexactly(struct.unpack_from("<H", head, 8)[0] - 16)
+            return parse_pdu(head + rest)
+
+        flags = WHOLE | (PduFlag.SUPPORT_HEADER_SIGN if signs_header else 0)
+        bind = Bind(5840, 5840, 0, (Proposal(5, MGMT.syntax, (NDR20,)),))
+        writer.write(write_bind(PduType.BIND, 1, bind, flags=flags))
+        assert (await answer()).kind is PduType.BIND_ACK
+        for bits, is_right in ((0, True), (1, signs_header), (0xFFFF_FFFF, signs_header)):
+            stub = VERIFICATION + struct.pack("<HHI", 0x4001, 4, bits)
+            writer.write(write_pdu(PduType.REQUEST, WHOLE, 9, request_head(5, 2, 0) + stub))
+            found = await answer()
+            if is_right:
+                assert (found.kind, found.body[8:]) == (PduType.RESPONSE, LISTENING), bits
+            else:
+                assert (found.kind, parse_fault(found)) == (PduType.FAULT, 5), bits
+        writer.close()
+
+    in_world(test)
+
+
 @pytest.mark.spec("RP-RPCE-2.2.2.13.1-02")
 def test_a_verification_command_that_must_be_understood_is() -> None:
     async def test(world: World) -> None:
@@ -316,10 +344,13 @@ def test_what_a_verification_trailer_says_of_a_call_is_compared_with_it() -> Non
             bytes(3),
             b"junk" + command(2, mgmt + ndr20),
             command(1, b"\0\0\0\0"),
+            command(1, b"\xfe\xff\xff\xff"),
             head(*header2),
         )
         disagreeing = (
             command(1, b"\1\0\0\0"),
+            command(1, b"\0\0\0"),
+            command(1, bytes(8)),
             command(2, PROBE.syntax.raw + ndr20),
             command(2, mgmt + NDR64.raw),
             command(2, mgmt + ndr20[:-1] + b"\1"),
