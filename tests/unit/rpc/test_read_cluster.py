@@ -20,13 +20,21 @@ from tests.unit.rpc.reading import (
     NACK,
     ORDERS,
     PEEK_CURRENT,
+    PEEK_NEXT,
     RECEIVE,
     RpcWorld,
     body,
+    message,
     rpc_world,
     with_orders,
 )
-from tests.unit.rpc.test_read_receives import TAKE_AT, opened_queues
+from tests.unit.rpc.test_read_receives import (
+    PEEK_AFTER,
+    PEEK_AT,
+    PEEK_BEFORE,
+    TAKE_AT,
+    opened_queues,
+)
 from tests.unit.rpc.test_remote_read import in_world
 
 UNAVAILABLE, TIMEOUT = 0xC00E000B, 0xC00E001B
@@ -82,16 +90,31 @@ def test_without_a_majority_nothing_is_shown_and_nothing_lent(
                 await with_orders(client, b"one", b"two")
             reader = await made.reader(one)
             handle = await reader.open()
-            seen = await reader.start(handle, PEEK_CURRENT)
+            cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+            seen = await reader.start(handle, PEEK_CURRENT, cursor=cursor)
             assert body(seen) == b"one"
             await made.harness.kill(leader.name)
             await made.harness.kill(other.name)
+            key = 4 << 56 | seen.sequence
+            peeks = [
+                reader.start_values(handle, PEEK_CURRENT),
+                reader.start_values(handle, PEEK_CURRENT, timeout_ms=60_000),
+                *(
+                    reader.start_values(handle, action, cursor=cursor)
+                    for action in (PEEK_CURRENT, PEEK_NEXT)
+                ),
+                *(
+                    reader.start_values(handle, action, lookup=key)
+                    for action in (PEEK_AT, PEEK_AFTER, PEEK_BEFORE)
+                ),
+            ]
             loop = asyncio.get_running_loop()
             late = await made.reader(one)  # without a majority, too, it connects and logs on
             begun = loop.time()
             at_once = [
-                *(reader.start_values(handle, action) for action in (PEEK_CURRENT, RECEIVE)),
-                reader.start_values(handle, TAKE_AT, lookup=4 << 56 | seen.sequence),
+                *peeks,
+                reader.start_values(handle, RECEIVE),
+                reader.start_values(handle, TAKE_AT, lookup=key),
             ]
             # One that waits tries for as long as it may.
             waiting = reader.start_values(handle, timeout_ms=INFINITE)
@@ -99,6 +122,7 @@ def test_without_a_majority_nothing_is_shown_and_nothing_lent(
                 late.open(),
                 *(reader.call(7, given) for given in (*at_once, waiting)),
                 reader.call(13, reader.start_values(handle)),
+                reader.call(13, reader.start_values(handle, PEEK_CURRENT)),
                 return_exceptions=True,
             )
             assert loop.time() - begun < 20
@@ -119,7 +143,7 @@ def test_without_a_majority_nothing_is_shown_and_nothing_lent(
     run(scenario())
 
 
-@pytest.mark.spec("RR-OUR-1-01")
+@pytest.mark.spec("RR-OUR-1-01", "RR-OUR-1-08")
 def test_what_a_dead_node_had_lent_comes_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "LEASE_DEFAULT_MS", 3_000)
 
@@ -128,18 +152,23 @@ def test_what_a_dead_node_had_lent_comes_back_by_itself(monkeypatch: pytest.Monk
             await made.harness.leader()
             one, other = await made.harness.followers()
             async with made.client(await made.leader()) as client:
-                await with_orders(client, b"one")
+                await with_orders(client, b"one", b"two", priority=5)
             reader = await made.reader(one)
             lent = await reader.start(await reader.open())
             elsewhere = await made.reader(other)
             theirs = await elsewhere.open()
-            assert (await elsewhere.start(theirs, PEEK_CURRENT)).status == TIMEOUT
+            assert body(await elsewhere.start(theirs, PEEK_CURRENT)) == b"two"
             await made.harness.kill(one.name)
+            dead_since = asyncio.get_running_loop().time()
 
             async def seen() -> int:
                 return int((await elsewhere.start(theirs, PEEK_CURRENT)).sequence)
 
-            assert await eventually(seen, bool) == lent.sequence
+            await eventually(seen, lambda found: found == lent.sequence)
+            # The lease, which the node had just renewed, and what a busy machine takes.
+            assert asyncio.get_running_loop().time() - dead_since < 3.0 + 3.0
+            back = await elsewhere.start(theirs, PEEK_AT, lookup=2 << 56 | lent.sequence)  # 7 - 5
+            assert (body(back), message(back).priority) == (b"one", 5)
             assert await elsewhere.receive(theirs) == b"one"
 
     run(scenario())

@@ -10,7 +10,7 @@ import pytest
 
 from qm.client.message import Message
 from qm.client.signing import AuthenticationLevel, new_signer
-from qm.pb import data_pb2
+from qm.pb import control_pb2, data_pb2
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.sections import Trailing, reader_packet
 from qm.wire.headers.base_header import FLAG_SH, FLAGS_OFFSET
@@ -31,6 +31,7 @@ from tests.unit.api.test_data import create
 from tests.unit.api.world import Client
 from tests.unit.rpc.reading import (
     INFINITE,
+    NACK,
     ORDERS,
     PEEK_CURRENT,
     RECEIVE,
@@ -173,6 +174,30 @@ def test_moves_and_aborts_are_counted_and_outlive_a_leader() -> None:
                 whole = await reader.open()
                 # Transactional messages have priority 0.
                 key = 7 << 56 | (await reader.start(whole, PEEK_CURRENT)).sequence
+                aside = await client.open(ORDERS + ";aside", data_pb2.MOVE_ACCESS)
+                for _ in range(2):
+                    transaction = secrets.token_bytes(16)
+                    begin = data_pb2.BeginTransactionRequest(
+                        request=client.next(), transaction=transaction
+                    )
+                    await client.data.BeginTransaction(begin)
+                    await client.data.Move(
+                        data_pb2.MoveRequest(
+                            request=client.next(),
+                            source_queue_id=opened.queue_id,
+                            lookup_identifier=key,
+                            target_queue_id=aside.queue_id,
+                            transaction=transaction,
+                        )
+                    )
+                    end = data_pb2.EndTransactionRequest(
+                        request=client.next(), transaction=transaction
+                    )
+                    await client.data.AbortTransaction(end)
+                # What a reader returns is no abort.
+                returned = await reader.start(whole)
+                assert await reader.end(whole, NACK) == 0
+                assert returned.sequence == key & 0x00FF_FFFF_FFFF_FFFF
                 for name in (";later", ";sooner"):
                     target = await reader.open(ORDERS + name, 4, for_move=True)
                     move = mqrr.MoveIn(whole, target.move_context, key, bytes(16))
@@ -189,11 +214,11 @@ def test_moves_and_aborts_are_counted_and_outlive_a_leader() -> None:
                     )
                     return told.aborts, told.moves
 
-                assert await counts(PEEK_CURRENT) == (3, 2)
+                assert await counts(PEEK_CURRENT) == (5, 2), "three receives and two moves"
                 await made.harness.kill(leader.name)
                 await made.harness.leader()
-                assert await counts(PEEK_CURRENT) == (3, 2)
-                assert await counts(RECEIVE) == (3, 2), "of one that is lent, too"
+                assert await counts(PEEK_CURRENT) == (5, 2)
+                assert await counts(RECEIVE) == (5, 2), "of one that is lent, too"
 
     run(scenario())
 
@@ -207,12 +232,21 @@ def test_a_message_with_a_dead_letter_queue_of_its_own_names_it() -> None:
         await send_with(client, r"DIRECT=OS:QUORATE\private$\dead")
         await send_with(client, r"DIRECT=OS:QUORATE\private$\plain")
         await send_with(client, "")
+        await create(client, r".\private$\gone", transactional=True)
+        gone = r"DIRECT=OS:QUORATE\private$\gone"
+        for name in (r"DIRECT=OS:QUORATE\private$\none", r"DIRECT=OS:away\private$\dead", gone):
+            await send_with(client, name)
+        deleted = control_pb2.QueueName(name=r".\private$\gone")
+        await client.queues.DeleteQueue(control_pb2.DeleteQueueRequest(queue=deleted))
         reader = await world.reader()
         handle = await reader.open()
         for path, flags in (
             (r"QUORATE\private$\dead", DL | SQ | EA),
             (r"QUORATE\private$\plain", DL | DI | SQ | EA),
             ("", SQ | EA),
+            (r"DIRECT=OS:QUORATE\private$\none", DL | DI | SQ | EA),
+            (r"DIRECT=OS:away\private$\dead", DL | DI | SQ | EA),
+            (gone, DL | DI | SQ | EA),
         ):
             found = await reader.start(handle, PEEK_CURRENT)
             lent = await reader.start(handle)

@@ -141,7 +141,16 @@ def test_a_packet_has_the_headers_of_the_vector_behind_it() -> None:
     "RR-2.2.5.1-01", "RR-2.2.5.1-03", "RR-2.2.5.1-04", "RR-2.2.5.1-06", "RR-2.2.5.5-02"
 )
 def test_times_and_addresses_are_the_readers() -> None:
-    for relative, absolute in ((60, 1_704_067_460), (0xFFFF_0000, 0xFFFF_FFFE)):
+    sent = 1_704_067_400
+    for relative, absolute in (
+        (60, 1_704_067_460),
+        (0xFFFF_FFFD - sent, 0xFFFF_FFFD),
+        (0xFFFF_FFFE - sent, 0xFFFF_FFFE),
+        (0xFFFF_FFFF - sent, 0xFFFF_FFFE),  # not what stands for infinity
+        (0x1_0000_0000 - sent, 0xFFFF_FFFE),
+        (0xFFFF_0000, 0xFFFF_FFFE),
+        (0xFFFF_FFFE, 0xFFFF_FFFE),
+    ):
         packet = reader_packet(
             stored(time_to_reach_queue=relative), address="", trailing=Trailing()
         )
@@ -173,7 +182,15 @@ def test_sections_leave_out_only_body_bytes() -> None:
         assert first.size_alloc - first.size == size - body_max
         assert second.size_alloc == second.size
     assert sections_of(packet, 11) == [Section(0, len(packet), len(packet), packet)]
-    empty = reader_packet(stored(b""), address="", trailing=Trailing())
-    assert len(sections_of(empty, 0)) == 1
-    bare = reader_packet(stored(b"abc"), address="", trailing=None)
-    assert [one.kind for one in sections_of(bare, 0)] == [1, 2]  # padding alone
+    for trailing in (Trailing(), None):
+        empty = reader_packet(stored(b""), address="", trailing=trailing)
+        for body_max in (0, 1, 0xFFFF_FFFF):
+            assert sections_of(empty, body_max) == [Section(0, len(empty), len(empty), empty)]
+    # Without the headers, padding alone is behind the body, which begins two behind a multiple.
+    for text, padding in ((b"a", 1), (b"ab", 0), (b"abc", 3), (b"abcd", 2)):
+        bare = reader_packet(stored(text), address="", trailing=None)
+        start, size = body_place(bare)
+        assert len(bare) == start + size + padding
+        first, *more = sections_of(bare, 0)
+        assert (first.kind, first.data) == (1, bare[:start])
+        assert more == [Section(2, padding, padding, bytes(padding))] * bool(padding)

@@ -36,6 +36,7 @@ from tests.unit.rpc.reading import (
     with_orders,
 )
 from tests.unit.rpc.test_management_values import send_in_transaction, values
+from tests.unit.rpc.test_read_receives import opened_queues
 from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, info, queue
 from tests.unit.rpc.test_remote_read import in_world as reading
 
@@ -220,15 +221,20 @@ def test_what_a_lost_reader_gives_back_is_where_it_was() -> None:
 
         before = await seen()
         assert [one[1:] for one in before] == [(6, b"first"), (6, b"second"), (1, b"low")]
-        reader = await world.reader()
-        handle = await reader.open()
-        assert body(await reader.start(handle)) == b"first"
-        assert await seen() == before[1:]
-        reader.client.close()
-        async with asyncio.timeout(20):
-            while (after := await seen()) == before[1:]:
-                await asyncio.sleep(0.01)
-        assert after == before
+        for cause in ("it has gone", "its time is over"):
+            reader = await world.reader()
+            handle = await reader.open()
+            assert body(await reader.start(handle, request=1)) == b"first"
+            assert await seen() == before[1:]
+            if cause == "it has gone":
+                reader.client.close()
+            else:
+                (opened,) = (one for one in opened_queues(world) if one.lent)
+                opened._clean_up(1)
+            async with asyncio.timeout(20):
+                while (after := await seen()) == before[1:]:
+                    await asyncio.sleep(0.01)
+            assert after == before, cause
         exact = 1 << 56 | before[0][0]  # 7 - 6
         found = await looker.start(view, 0x40000010, lookup=exact)
         assert body(found) == b"first", "by its identifier as before"
