@@ -83,7 +83,7 @@ class UsersFile(AccountSource):
     def __init__(self, path: Path | None) -> None:
         """`path`: None for no accounts at all."""
         self._path = path
-        self._seen: tuple[int, int] = (0, 0)
+        self._seen: tuple[int, ...] = ()
         self._by_name: dict[str, Account] = {}
         self.problem = ""
         """Why the file cannot be used now, or empty."""
@@ -103,8 +103,11 @@ class UsersFile(AccountSource):
             status = self._path.stat()
         except OSError:
             status = None
-        seen = (0, 0) if status is None else (status.st_mtime_ns, status.st_ino)
-        if seen == self._seen and seen != (0, 0):
+        # A change of its mode alone is told by st_ctime.
+        seen: tuple[int, ...] = ()
+        if status is not None:
+            seen = status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        if seen and seen == self._seen:
             return
         self._seen = seen
         try:

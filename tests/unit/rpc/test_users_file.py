@@ -52,7 +52,7 @@ def test_accounts_of_a_file_are_valid_at_once(
         assert HASH.hex()[:8] not in caplog.text
 
 
-@pytest.mark.spec("RP-OUR-auth-03")
+@pytest.mark.spec("RP-OUR-auth-03", "RP-OUR-auth-05")
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "users.toml"
     write_users(path, [ALICE])
@@ -65,6 +65,12 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
             read_users(path)
     path.chmod(0o600)
     assert UsersFile(path).find("alice", "") is not None
+    # A node that runs sees that its mode has changed, though nothing else has.
+    assert accounts.find("alice", "") is not None
+    assert accounts.problem == ""
+    path.chmod(0o640)
+    assert accounts.find("alice", "") is None
+    assert "chmod 600" in accounts.problem
     path.chmod(0o600)
     path.write_text('[[user]]\nname = "a"\nnt_hash = "00"\n')
     with pytest.raises(UsersFileUnusable):
