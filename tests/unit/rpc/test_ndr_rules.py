@@ -20,10 +20,13 @@ from qm.rpc.ndr.types import (
     Parameters,
     Ranged,
     Structure,
+    Type,
     Union,
     Unique,
 )
 from qm.rpc.remote_management.interface import QMMGMT
+from qm.rpc.remote_read.interface import REMOTE_READ
+from tests.unit.rpc.dcom.test_automation import read
 from tests.unit.rpc.test_ndr import One, one
 from tests.unit.rpc.vectors import vector
 
@@ -37,23 +40,43 @@ class Pair(msgspec.Struct):
 @pytest.mark.parametrize("name", [NIL, bytes(range(16))])
 def test_a_context_handle_beside_others_is_twenty_bytes_at_a_multiple_of_four(name: bytes) -> None:
     handle = b"\0\0\0\0" + name
-    for kinds, values, raw in (
-        ((HANDLE, BYTES), (name, b"ab"), handle + b"\2\0\0\0ab"),
-        ((U8, HANDLE), (7, name), b"\7\0\0\0" + handle),
-        ((Array(HANDLE), U8), ([name, name], 7), b"\2\0\0\0" + handle * 2 + b"\7"),
-        ((BYTES, HANDLE), (b"abcde", name), b"\5\0\0\0abcde\0\0\0" + handle),
-    ):
-        both = Parameters(Pair, dict(zip(("first", "second"), kinds, strict=True)))  # type: ignore[arg-type]
-        assert both.marshal(Pair(*values)) == raw
-        assert both.unmarshal(raw) == (Pair(*values), len(raw))
+    cases: list[tuple[Type[Any], Type[Any], Pair, bytes]] = [
+        (HANDLE, BYTES, Pair(name, b"ab"), handle + b"\2\0\0\0ab"),
+        (U8, HANDLE, Pair(7, name), b"\7\0\0\0" + handle),
+        (Array(HANDLE), U8, Pair([name, name], 7), b"\2\0\0\0" + handle * 2 + b"\7"),
+        (BYTES, HANDLE, Pair(b"abcde", name), b"\5\0\0\0abcde\0\0\0" + handle),
+    ]
+    for first, second, values, raw in cases:
+        both = Parameters(Pair, {"first": first, "second": second})
+        assert both.marshal(values) == raw
+        assert both.unmarshal(raw) == (values, len(raw))
+
+
+@pytest.mark.spec("RP-RPCE-2.2.4.6-01")
+def test_an_enumeration_has_two_bytes_and_one_of_version_1_four() -> None:
+    answer = bytearray(vector("mqrr_startreceive_response_two_sections"))
+    for at, kind in ((28, 1), (44, 2)):  # SectionType, and the gap before the size
+        assert answer[at : at + 4] == bytes((kind, 0, 0, 0))
+        answer[at + 2 : at + 4] = b"\xee\xee"
+    found = REMOTE_READ.operations[7].gives.unmarshal(bytes(answer))[0]
+    assert [each.kind for each in found.sections] == [1, 2]
+    written = REMOTE_READ.operations[7].gives.marshal(found)
+    assert written == vector("mqrr_startreceive_response_two_sections")
+    array = bytearray(vector("rpc_oaut_variant_array_ui1"))
+    at = array.index(struct.pack("<III", 0x10, 3, 0x20008))  # SF_TYPE is a v1_enum [MS-OAUT]
+    assert read(bytes(array)).value.items == b"\1\2\3"
+    array[at + 2] = 1
+    with pytest.raises(BadStub):
+        read(bytes(array))
 
 
 @pytest.mark.spec("RP-C706-14.3.3-01")
 def test_a_count_precedes_all_structures_around_its_array() -> None:
-    for kind, value, body in (
+    cases: list[tuple[Type[Any], Any, bytes]] = [
         (BYTES, b"abc", b"abc"),
         (Array(U16), [1, 2, 3], b"\0" + struct.pack("<3H", 1, 2, 3)),
-    ):
+    ]
+    for kind, value, body in cases:
         inner = Structure(Pair, {"first": U8, "second": kind})
         middle = Structure(Pair, {"first": U16, "second": inner})
         outer = Structure(Pair, {"first": U8, "second": middle})
@@ -107,12 +130,13 @@ def test_a_range_has_two_ends(value: int, is_within: bool) -> None:
         assert beside.unmarshal(raw + bytes(4))[0] == Pair(value, b"")
         assert within.unmarshal(raw + b"\7")[0] == One(Pair(value, 7))
         return
-    for one_of, stub, order in (
+    refused: list[tuple[Parameters[Any], bytes, str]] = [
         (parameters, raw, "<"),
         (parameters, swapped, ">"),
         (beside, raw + bytes(4), "<"),
         (within, raw + b"\7", "<"),
-    ):
+    ]
+    for one_of, stub, order in refused:
         with pytest.raises(BadStub):
             one_of.unmarshal(stub, order)
 
