@@ -467,7 +467,6 @@ class Service:
         """Close at once; only durable data stays."""
         self._is_stopping = True
         await self._stop_console()
-        await self.windows.stop()
         await self.windows.abort()
         await self.api.stop(None)
         await self.msmq.stop()

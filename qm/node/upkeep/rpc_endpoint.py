@@ -192,6 +192,7 @@ class WindowsEndpoint:
 
     async def abort(self) -> None:
         """Close the ports at once; leases end what readers hold."""
+        self._remote_read.leave()
         await self._stop(0)
 
     async def stop(self) -> None:

@@ -79,6 +79,12 @@ class CallerSessions:
             self._ending.add(session)
             session.end(self._ending.discard)
 
+    def leave(self) -> None:
+        """Propose nothing more for any session: their leases end them."""
+        for session in self._sessions:
+            session.is_ended = True
+        self._sessions.clear()
+
     async def stop(self, within_s: float) -> None:
         """End all sessions, which returns what they were lent; wait so long for it at most."""
         for session in list(self._sessions):

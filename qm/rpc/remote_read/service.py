@@ -568,6 +568,10 @@ class RemoteRead:
             return Result(ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
         return Result(ErrorCode.MQ_ERROR_TRANSACTION_USAGE)
 
+    def leave(self) -> None:
+        """Leave what is lent to the leases of its sessions, as this node goes at once."""
+        self._callers.leave()
+
     async def stop(self, within_s: float = FINISH_MAX_S) -> None:
         """Return all that is lent, as this node stops; wait so long for it at most."""
         await self._callers.stop(within_s)

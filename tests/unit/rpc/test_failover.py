@@ -8,6 +8,7 @@ from qm.model.values.commands import ReceiveRun, Selector, SelectorKind
 from qm.pb import control_pb2
 from qm.rpc.client import RpcFailed
 from qm.rpc.interface import Fault
+from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.opened import OpenedQueue
 from tests.cluster.harness import HarnessNode, run, until
@@ -47,6 +48,18 @@ def test_a_leader_that_dies_is_a_late_answer() -> None:
                 with pytest.raises(Fault) as unknown:
                     await stranger.start(handle)
                 assert unknown.value.status == 0x1C00001A
+                for opnum, given in (
+                    *((opnum, mqrr.Handle(handle)) for opnum in (3, 4, 6)),
+                    (5, mqrr.CursorIn(handle, 1)),
+                    (8, mqrr.RequestIn(handle, 2)),
+                    *((opnum, mqrr.EndIn(handle, ACK, 1)) for opnum in (9, 15)),
+                    (10, mqrr.MoveIn(handle, 1, 4 << 56 | lent.sequence, bytes(16))),
+                    (13, stranger.start_values(handle)),
+                    (14, mqrr.AcknowledgeIn(handle, 4 << 56 | lent.sequence, 0)),
+                ):
+                    with pytest.raises(Fault) as unknown:
+                        await stranger.call(opnum, given)
+                    assert unknown.value.status == 0x1C00001A, opnum
                 await made.harness.kill(leader.name)
                 assert await reader.end(handle, ACK, request=1) == 0
                 await client.send(ORDERS, b"two")
@@ -100,6 +113,25 @@ def test_a_node_that_stops_returns_what_it_lent() -> None:
                 second = await elsewhere.open(SECOND)
                 found = await elsewhere.start(second, PEEK_CURRENT)
                 assert (body(found), found.sequence) == (b"two", lent_too.sequence)
+
+
+@pytest.mark.spec("RR-OUR-1-11")
+def test_a_node_stops_only_when_what_it_lent_is_back() -> None:
+    async def scenario() -> None:
+        async with rpc_world(5) as made:
+            leader = await made.harness.leader()
+            one, other, *_ = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one")
+            reader = await made.reader(one)
+            lent = await reader.start(await reader.open())
+            await made.harness.kill(leader.name)  # nothing is committed until there is another
+            await one.stop()
+            elsewhere = await made.reader(other)
+            found = await elsewhere.start(await elsewhere.open(), PEEK_CURRENT)
+            assert found.sequence == lent.sequence
+
+    run(scenario())
 
 
 @pytest.mark.spec("RR-3.1.4.2-11")

@@ -164,6 +164,7 @@ def test_what_a_dead_node_had_lent_comes_back_by_itself(monkeypatch: pytest.Monk
             async def seen() -> int:
                 return int((await elsewhere.start(theirs, PEEK_CURRENT)).sequence)
 
+            assert await seen() != lent.sequence, "a node that dies returns nothing itself"
             await eventually(seen, lambda found: found == lent.sequence)
             # The lease, which the node had just renewed, and what a busy machine takes.
             assert asyncio.get_running_loop().time() - dead_since < 3.0 + 3.0
