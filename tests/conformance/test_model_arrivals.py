@@ -358,6 +358,24 @@ def test_final_acks_of_refusals(
 # Sequences ---------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("QB-3.1.5.8.6-07")
+def test_what_cannot_be_enqueued_now_does_not_advance_its_sequence(world: World) -> None:
+    orders = world.create("orders", transactional=True)
+    assert world.arrive(packet(1, sequence=(SEQUENCE, 1, 0))) == [ACCEPTED]
+    set_manager(world, queue_manager_quota=1)
+    for session, later in enumerate(((SEQUENCE, 2, 1), (SEQUENCE + 1, 1, 0)), start=2):
+        raw = packet(2, sequence=later, body=bytes(2_000))
+        assert world.arrive(raw, facts=Facts(session, PEER, PEER_ADDRESS, ())) == [CLOSE]
+        assert [one[:2] for one in sequences(world)] == [(SEQUENCE, 1)]
+        restart(world)
+        assert [one[:2] for one in sequences(world)] == [(SEQUENCE, 1)]
+    assert len(world.positions(orders)) == 1
+    # Room was made: the same message is accepted, and takes its number.
+    set_manager(world, queue_manager_quota=100)
+    assert world.arrive(raw, facts=Facts(4, PEER, PEER_ADDRESS, ())) == [ACCEPTED]
+    assert [one[:2] for one in sequences(world)] == [(SEQUENCE + 1, 1)]
+
+
 @pytest.mark.spec("QB-3.1.5.8.6-03", "QB-3.1.5.8.6-04", "QB-3.1.1.6.2-02", "QB-3.1.1.3.1-06")
 @pytest.mark.parametrize(
     ("sequence", "number", "previous", "verdict"),
@@ -374,8 +392,9 @@ def test_final_acks_of_refusals(
         (4 << 32 | 0xFFFF_FFFF, 1, 0, OUT_OF_ORDER),
     ],
 )
+@pytest.mark.parametrize("asked", [{}, {"admin_queue": direct("admin")}], ids=["plain", "judged"])
 def test_the_acceptance_rules(
-    world: World, sequence: int, number: int, previous: int, verdict: int
+    world: World, sequence: int, number: int, previous: int, verdict: int, asked: dict[str, Any]
 ) -> None:
     orders = world.create("orders", transactional=True)
     assert sequences(world) == []
@@ -383,7 +402,7 @@ def test_the_acceptance_rules(
     assert world.arrive(packet(9, sequence=(SEQUENCE, 5, 4))) == [OUT_OF_ORDER]
     assert world.arrive(packet(1, sequence=(SEQUENCE, 5, 0))) == [ACCEPTED]
     restart(world)
-    assert world.arrive(packet(2, sequence=(sequence, number, previous))) == [verdict]
+    assert world.arrive(packet(2, sequence=(sequence, number, previous), **asked)) == [verdict]
     assert len(world.positions(orders)) == (2 if verdict == ACCEPTED else 1)
 
 

@@ -40,7 +40,9 @@ def test_a_fresh_cursor_stands_at_the_start() -> None:
     }
 
 
-@pytest.mark.spec("DM-3.2.7.2-01", "DM-3.2.7.2-03", "DM-3.2.7.3-02", "DM-3.2.1.2-03")
+@pytest.mark.spec(
+    "DM-3.2.7.2-01", "DM-3.2.7.2-03", "DM-3.2.7.3-02", "DM-3.2.1.2-03", "DM-3.2.7.6-02"
+)
 def test_peeking_forward() -> None:
     queue, cursor = Keys(3, 8), Cursor(1)
     assert cursor.get_message_for_peek(queue.seek, queue.has) is OK
@@ -117,3 +119,9 @@ def test_the_end_after_a_timeout_does_not_hide_later_arrivals() -> None:
     cursor.dequeued(None, no_wait=False)
     cursor.message_available(41)
     assert (cursor.key, cursor.state) == (41, UNREAD)
+    # Also when the last key is gone, and none is left: what it has passed stays behind it.
+    for last_key in (3, -1):
+        cursor.dequeued(None, no_wait=False)
+        cursor.wait_time_expired(last_key)
+        assert (cursor.key, cursor.state) == (41, UNREAD)
+        assert cursor.selector_for_dequeue() == Selector(SelectorKind.AFTER, 41)

@@ -17,6 +17,7 @@ JOURNAL = "system_journal_queue"
 DEAD = "system_deadletter_queue"
 DEADXACT = "system_transactional_deadletter_queue"
 LATE = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+FAR_ADMIN = "DIRECT=OS:far\\admin"
 
 
 @pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
@@ -29,9 +30,9 @@ def copies(sender: Sender) -> dict[str, int]:
     return {which: count for which, count in counts.items() if count}
 
 
-def fail(sender: Sender) -> None:
+def fail(sender: Sender, reason: MessageClass = LATE) -> None:
     keys = array("Q", sender.keys())
-    assert sender.one(commands.TransferFailed(sender.queue_id, keys, LATE)).status == 0
+    assert sender.one(commands.TransferFailed(sender.queue_id, keys, reason)).status == 0
     assert sender.keys() == []
 
 
@@ -44,7 +45,10 @@ def arrived(sender: Sender) -> int:
     return ordinal
 
 
-@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-03", "MQ-2.2.19.2-14")
+@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-03", "MQ-2.2.19.2-14", "DM-3.1.1.12-17")
+@pytest.mark.parametrize(
+    "reason", [LATE, MessageClass.NACK_HOP_COUNT_EXCEEDED, MessageClass.NACK_BAD_ENCRYPTION]
+)
 @pytest.mark.parametrize(
     ("asked", "is_transactional", "expected"),
     [
@@ -57,11 +61,15 @@ def arrived(sender: Sender) -> int:
     ],
 )
 def test_copy_of_a_message_that_cannot_be_delivered(
-    sender: Sender, asked: dict[str, bool], is_transactional: bool, expected: dict[str, int]
+    sender: Sender,
+    asked: dict[str, bool],
+    is_transactional: bool,
+    expected: dict[str, int],
+    reason: MessageClass,
 ) -> None:
     sender.send(1, **asked, **(TRANSACTIONAL if is_transactional else {}))
     sender.assign()
-    fail(sender)
+    fail(sender, reason)
     assert copies(sender) == expected
 
 
@@ -103,7 +111,9 @@ def test_an_application_has_the_transactional_dead_letters_alone(
     kind = TRANSACTIONAL if is_transactional else {}
     sender.send(1, time_to_reach_queue=60, **JN, **kind)
     if is_expired:
-        sender.tick(61_000)
+        sender.tick(60_999)
+        assert len(sender.keys()) == 1, "at an age of its time it is not too late yet"
+        sender.tick(1)
         assert sender.keys() == []
     else:
         fail(sender)
@@ -159,24 +169,26 @@ def test_copy_of_an_acknowledged_message(sender: Sender) -> None:
 
 @pytest.mark.spec("QB-6-02", "MQ-2.2.19.2-16")
 @pytest.mark.parametrize(
-    "name",
+    ("name", "message_class"),
     [
-        "PRIVATE=45455045-4550-5045-4545-504545455045\\00000004",
-        "PRIVATE=45455045-4550-5045-4545-504545455045\\5",
-        "DIRECT=TCP:10.9.8.7\\PRIVATE$\\Order_Queue$",
-        "DIRECT=OS:far\\private$\\notify_queue$",
-        "an administration queue",
+        ("PRIVATE=45455045-4550-5045-4545-504545455045\\00000004", MessageClass.NORMAL),
+        ("PRIVATE=45455045-4550-5045-4545-504545455045\\5", MessageClass.NORMAL),
+        ("DIRECT=TCP:10.9.8.7\\PRIVATE$\\Order_Queue$", MessageClass.NORMAL),
+        ("DIRECT=OS:far\\private$\\notify_queue$", MessageClass.NORMAL),
+        # An administration queue is one that acknowledgements are sent to, of every class.
+        (FAR_ADMIN, MessageClass.ACK_REACH_QUEUE),
+        (FAR_ADMIN, MessageClass.ACK_RECEIVE),
+        (FAR_ADMIN, MessageClass.NACK_BAD_DST_Q),
+        (FAR_ADMIN, MessageClass.NACK_RECEIVE_TIMEOUT),
     ],
 )
 @pytest.mark.parametrize("is_failure", [False, True])
 def test_messages_to_service_queues_are_not_journaled(
-    sender: Sender, name: str, is_failure: bool
+    sender: Sender, name: str, message_class: MessageClass, is_failure: bool
 ) -> None:
-    to_administration = name.startswith("an ")
-    message_class = MessageClass.ACK_RECEIVE if to_administration else MessageClass.NORMAL
     fields = JOURNALED | {"properties": {"message_class": message_class}}
     raw = packet(0, **fields)  # type: ignore[arg-type]
-    outcome = sender.c.send("DIRECT=OS:far\\admin" if to_administration else name, raw=raw)
+    outcome = sender.c.send(name, raw=raw)
     assert outcome.status == 0
     ((sender.queue_id, key),) = outcome.value[1]  # type: ignore[index]
     if is_failure:

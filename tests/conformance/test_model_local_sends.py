@@ -8,9 +8,11 @@ import pytest
 from msgspec import structs
 
 from qm.model.values import commands
+from qm.model.values.commands import Facts, SignatureFact
 from qm.model.values.effects import Applied
 from qm.model.values.elements import QueueAccessType
 from qm.wire.codes import ErrorCode
+from qm.wire.enums import HashAlgorithm
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from tests.conformance.test_model_directory import set_manager
 from tests.unit.model.world import NOW_S, ClientInWorld, World, direct, packet
@@ -166,6 +168,44 @@ def test_what_is_sent_here_is_in_order_of_priority(world: World, is_transactiona
     by_priority = [(2, 7), (4, 6), (0, 3), (3, 3), (1, 0)]
     wanted = [(k, 0) for k in range(5)] if is_transactional else by_priority
     assert [(ordinal - first, priority) for ordinal, priority in found] == wanted
+
+
+@pytest.mark.spec("DM-3.1.1.2-08")
+@pytest.mark.parametrize(
+    ("signature", "authentication", "status"),
+    [
+        (SignatureFact.VALID, True, 0),
+        (SignatureFact.INVALID, True, ErrorCode.MQ_ERROR_CORRUPTED_SECURITY_DATA),
+        (SignatureFact.ABSENT, True, ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED),
+        (SignatureFact.VALID, False, 0),
+        (SignatureFact.INVALID, False, 0),
+        (SignatureFact.ABSENT, False, 0),
+    ],
+)
+@in_or_outside
+def test_such_a_queue_takes_what_is_signed_here_and_others_take_both(
+    world: World,
+    is_transactional: bool,
+    signature: SignatureFact,
+    authentication: bool,
+    status: int,
+) -> None:
+    orders = world.create("orders", authentication=authentication, transactional=is_transactional)
+    client = world.client()
+    found = Facts(0, b"", "", (), signature)
+    if signature is not SignatureFact.ABSENT:
+        version = 3 if signature is SignatureFact.VALID else 0
+        algorithm = HashAlgorithm.SHA512 if signature is SignatureFact.VALID else 0
+        found = structs.replace(found, signature_version=version, hash_algorithm=algorithm)
+    transaction = client.begin("t") if is_transactional else None
+    raw = packet(0, sequence=(1, 1, 0) if is_transactional else None)
+    send = commands.Send.of(
+        client.request(), [(ORDERS, raw)], transaction=transaction, facts=(found,)
+    )
+    assert world.one(structs.replace(send, body_index=world.index + 1)).status == status
+    if transaction is not None:
+        assert client.commit(transaction) == 0
+    assert len(world.positions(orders)) == (status == 0)
 
 
 @pytest.mark.spec("DM-3.1.1.2-08", "MQ-2.3.1.11-01")

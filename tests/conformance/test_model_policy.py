@@ -102,7 +102,10 @@ def test_a_signature_that_does_not_match_refuses(world: World, signature: Signat
     set_manager(world, send_insecure_nacks=True)
     admin = world.create("admin")
     both(world, "orders")
-    orders = queries.find_by_path(world.machine.view, "vhost\\orders").queue_id
+    orders, exact = (
+        queries.find_by_path(world.machine.view, f"vhost\\{name}").queue_id
+        for name in ("orders", "orders-exact")
+    )
     bad = MessageClass.NACK_BAD_SIGNATURE
     said = facts(ALICE, signature=signature)
     assert refused(world, "orders", said, 1) == bad
@@ -110,7 +113,7 @@ def test_a_signature_that_does_not_match_refuses(world: World, signature: Signat
     assert final_acks(world) == [bad]
     assert world.arrive(packet(9, to="orders", admin_queue=direct("admin")), facts=said) == [bad]
     assert told(world, admin) == [bad, bad], "who does not ask is not told"
-    assert world.positions(orders) == {}
+    assert (world.positions(orders), world.positions(exact)) == ({}, {})
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-14")

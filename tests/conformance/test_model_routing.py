@@ -78,6 +78,8 @@ def test_names_are_sorted_and_each_is_there_once() -> None:
     assert expanded(f"{C},{A},{B}") == f"{A},{B},{C}"
     assert expanded(f"{B},{A},{B.replace('OS:b', 'OS:B')}") == f"{A},{B}"
     assert expanded(f"{A},{A.replace('q', 'Q')}") == A
+    upper = C.replace("OS:c", "OS:C")
+    assert expanded(f"{upper},{B},{A}") == f"{A},{B},{upper}", "case does not count"
     assert isinstance(parse_format_name(f"{A},{A}"), MultipleElementName)
 
 
@@ -98,9 +100,18 @@ def test_an_open_means_the_expanded_name(world: World) -> None:
     client = world.client()
     name = "DIRECT=OS:vhost\\orders"
     assert client.open(f"{name},{name.upper()}", RECEIVE)[1] == orders
+    # Several names are sorted, and none is there twice: so they are open.
+    handle, _ = client.open(f"{C},{A},{name},{A.replace('OS:a', 'OS:A')}", SEND)
+    around, *inside = queries.list_opens(world.machine.view, after=handle - 1).items
+    assert around.format_name == f"{A},{C},{name}"
+    assert [one.format_name for one in inside] == [A, C, name]
     opening = commands.OpenQueue(client.request(), a_list(1), SEND, 0, ())
     unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     assert world.one(opening).status == unsupported
+    before = queries.list_opens(world.machine.view).items
+    opening = commands.OpenQueue(client.request(), f"{A},{a_list(1)}", SEND, 0, ())
+    assert world.one(opening).status == unsupported
+    assert queries.list_opens(world.machine.view).items == before
 
 
 # Get Queue Path ----------------------------------------------------------------------------

@@ -355,6 +355,16 @@ def test_acknowledgements_go_to_the_queue_that_the_sender_names(world: World) ->
     (told,) = world.messages(admin)
     assert told.properties.message_class == MessageClass.ACK_REACH_QUEUE
     assert told.user_header.source_queue_manager == OWN
+    # So do all others: of what is received, is not received, or does not get there.
+    flags = int(AcknowledgeFlags.PR | AcknowledgeFlags.NR | AcknowledgeFlags.NA)
+    asked["properties"] = {"flags": flags}
+    client = world.client()
+    world.arrive(packet(8, **asked), packet(9, time_to_be_received=1, **asked))
+    assert len(client.receive(client.open(ORDERS, RECEIVE), 3)) == 3
+    world.arrive(packet(10, time_to_be_received=1, **asked), packet(11, hop_count=30, **asked))
+    world.tick(2_000)
+    classes = [one.properties.message_class for one in world.messages(admin)]
+    assert classes == [0x0002, 0x4000, 0x4000, 0x8005, 0xC002]
     assert not world.positions(other)
 
 

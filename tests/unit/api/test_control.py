@@ -622,7 +622,7 @@ def test_a_transaction_has_one_phase_if_nothing_is_said(
     run(scenario())
 
 
-@pytest.mark.spec("DM-3.1.7.1.5-14")
+@pytest.mark.spec("DM-3.1.7.1.5-14", "DM-3.1.4.14-01", "DM-3.1.7.2.3-01")
 def test_outgoing_queues_are_seen_paused_and_resumed() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:

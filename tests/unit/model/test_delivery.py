@@ -137,6 +137,28 @@ def test_copies_are_made_for_those_who_ask_while_there_is_room(
     assert sender.ordinals(dead) == ordinals[2:3] * (is_kept and not is_delivered)
 
 
+@pytest.mark.spec("DM-3.1.1.12-16", "DM-3.1.1.12-17")
+@pytest.mark.parametrize("is_delivered", [True, False])
+def test_the_copies_that_are_there_count_against_the_journal_quota(
+    sender: Sender, is_delivered: bool
+) -> None:
+    changes = {"journal_quota": encode_attribute(1)}
+    assert sender.one(commands.SetQueueManager(request(), changes, ())).status == 0
+    sender.send(2, body=bytes(600), **JOURNALED)
+    ordinals = [one.message_ordinal for one in sender.positions(sender.queue_id).values()]
+    late = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+    keys = sender.keys()
+    for key in keys:
+        if is_delivered:
+            sender.session_ack(key)
+        else:
+            failed = commands.TransferFailed(sender.queue_id, array("Q", [key]), late)
+            assert sender.one(failed).status == 0
+    assert sender.keys() == []
+    assert sender.ordinals("system_journal_queue") == ordinals[:1] * is_delivered
+    assert sender.ordinals("system_deadletter_queue") == ordinals[:1] * (not is_delivered)
+
+
 @pytest.mark.spec("DM-3.1.1.12-47")
 def test_sequences_begin_anew_above_all_earlier_ones_and_other_messages_have_none(
     sender: Sender,
@@ -219,7 +241,7 @@ def test_an_empty_sequence_is_followed_by_a_new_one_and_old_acks_are_void(sender
     assert sender.keys() == keys[1:]
 
 
-@pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04")
+@pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04", "DM-3.1.1.12-16")
 @pytest.mark.parametrize(
     ("message_class", "journal", "dead"),
     [
@@ -382,6 +404,8 @@ def test_several_targets_share_one_message_id_and_stop_at_the_first_failure(
     stopped = sender.c.send(*(f"DIRECT=OS:vhost\\{name}" for name in names))
     assert stopped.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
     assert (len(sender.positions(orders)), len(sender.positions(third))) == (2, 0)
+    assert sender.c.send("DIRECT=OS:vhost\\third", "DIRECT=OS:vhost\\orders").status == 0
+    assert (len(sender.positions(orders)), len(sender.positions(third))) == (3, 1)
 
 
 @pytest.mark.spec("DM-3.1.7.3.9-03")

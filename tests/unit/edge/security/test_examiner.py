@@ -133,8 +133,19 @@ def test_beside_another_signature_that_of_the_lists_counts_for_nothing(
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-05")
-def test_an_altered_message_has_an_invalid_signature(desk: Desk) -> None:
-    message = signed(plain())
+@pytest.mark.parametrize("version", SignatureVersion)
+@pytest.mark.parametrize("who", ["a user", "nobody known", "a queue manager"])
+def test_an_altered_message_has_an_invalid_signature(
+    desk: Desk, version: SignatureVersion, who: str
+) -> None:
+    desk.table.publish(PEER, private_key(2048))
+    security = {
+        "a user": SecurityHeader(SENDER_ID_SID, security_id=ALICE, sender_cert=certificate()),
+        "nobody known": SecurityHeader(sender_cert=certificate("stranger")),
+        "a queue manager": SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=PEER),
+    }[who]
+    message = signed(plain(), version, security=security)
+    assert desk.facts(message).signature_version == version, "as it was signed, it matches"
     altered = replace(
         message, properties=replace(message.properties, message_body=b"Pay 900 to Bob.")
     )
@@ -154,6 +165,25 @@ def test_a_certificate_that_is_not_the_sid_s_own_proves_nothing(desk: Desk, who:
     security = SecurityHeader(SENDER_ID_SID, security_id=sid, sender_cert=certificate())
     facts = desk.facts(signed(plain(), security=security))
     assert (facts.signature, facts.sender_sids) == (SignatureFact.INVALID, ())
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-08")
+@pytest.mark.parametrize(
+    "security",
+    [
+        SecurityHeader(SENDER_ID_QUEUE_MANAGER, security_id=PEER),
+        SecurityHeader(SENDER_ID_SID, security_id=ALICE, sender_cert=b"no certificate"),
+        SecurityHeader(SENDER_ID_SID, security_id=ALICE),
+        SecurityHeader(sender_cert=b"no certificate"),
+    ],
+    ids=["an unknown queue manager", "nonsense", "none", "nonsense of nobody"],
+)
+def test_without_a_certificate_that_matches_a_signature_proves_nothing(
+    desk: Desk, security: SecurityHeader
+) -> None:
+    facts = desk.facts(signed(plain(), security=security))
+    assert (facts.signature, facts.sender_sids) == (SignatureFact.INVALID, ())
+    assert facts.signature_version == 0
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-06")

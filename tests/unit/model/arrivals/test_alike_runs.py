@@ -176,7 +176,8 @@ def test_a_run_has_one_priority_and_none_in_transactions(world: World) -> None:
 @pytest.mark.spec("MQ-2.2.19.2-06")
 def test_all_of_a_run_leave_when_their_time_to_be_received_is_over(world: World) -> None:
     orders = world.create("orders")
-    world.arrive(*[packet(n, time_to_be_received=10) for n in range(RUN)])
+    first = packet(3 * RUN, time_to_be_received=9)
+    world.arrive(first, *[packet(n, time_to_be_received=10) for n in range(RUN)])
     world.tick(9_000)
     assert len(world.positions(orders)) == RUN
     world.tick(1_001)

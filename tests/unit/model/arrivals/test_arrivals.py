@@ -16,6 +16,7 @@ from qm.model.values.records import FinalAckRow, OutboxRow, decode
 from qm.model.values.rows import PositionFlag, PositionState
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import sid_from_text
+from qm.wire.codes import ErrorCode
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
@@ -83,6 +84,16 @@ def test_order_is_priority_then_arrival(world: World) -> None:
     orders = world.create("orders")
     world.arrive(*(packet(k, priority=p) for k, p in enumerate([3, 7, 0, 3, 7], start=1)))
     assert [m.user_header.message_id for m in world.messages(orders)] == [2, 5, 1, 4, 3]
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-07", "DM-3.1.1.12-15", "MQ-2.2.19.1-06")
+def test_so_it_is_of_messages_that_are_judged_one_by_one(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(*(packet(k, priority=p) for k, p in enumerate([3, 7, 0], start=1)))
+    asked: dict[str, Any] = {"admin_queue": direct("absent"), **asking(AcknowledgeFlags.PR)}
+    world.arrive(*(packet(k, priority=p, **asked) for k, p in enumerate(range(8), start=4)))
+    found = [m.user_header.message_id for m in world.messages(orders)]
+    assert found == [2, 11, 10, 9, 8, 1, 7, 6, 5, 3, 4]
 
 
 @pytest.mark.spec("DM-3.1.1.12-15", "DM-3.1.1.12-01")
@@ -295,6 +306,29 @@ def test_the_kind_of_queue_and_message_must_agree(world: World) -> None:
     assert world.arrive(packet(1)) == [MessageClass.NACK_NOT_TRANSACTIONAL_MSG]
 
 
+@pytest.mark.spec("DM-3.1.1.12-08", "DM-3.1.1.12-09")
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_also_between_others_that_agree(world: World, is_transactional: bool) -> None:
+    """Whoever asked is told by the same class, and the queue stays as it was."""
+    orders = world.create("orders", transactional=is_transactional)
+    admin = world.create("admin")
+    exact = [packet(n, sequence=(SEQUENCE, n, n - 1)) for n in range(1, 6)]
+    plain = [packet(n) for n in range(11, 16)]
+    mine, others = (exact, plain) if is_transactional else (plain, exact)
+    refused = 0x800A if is_transactional else 0x8009
+    for _ in range(2):  # the second time its ways are known
+        taken, mine = mine[:2], mine[2:]
+        turned, others = others[0], others[1:]
+        before = len(world.positions(orders))
+        assert world.arrive(taken[0], turned, taken[1]) == [ACCEPTED, refused, ACCEPTED]
+        assert len(world.positions(orders)) == before + 2
+    asked: dict[str, Any] = {"admin_queue": direct("admin"), **asking(AcknowledgeFlags.NA)}
+    last = packet(77, sequence=None if is_transactional else (SEQUENCE, 3, 2), **asked)
+    assert world.arrive(last) == [refused]
+    assert [m.properties.message_class for m in world.messages(admin)] == [refused]
+    assert len(world.positions(orders)) == 4
+
+
 # Expiry, quotas ----------------------------------------------------------------------------
 
 
@@ -395,6 +429,53 @@ def test_queue_quota_refuses_and_equal_is_allowed(world: World) -> None:
     world.one(commands.PurgeQueue(request(), orders, ()))
     world.settle(orders)
     assert (world.stats(orders).total_bytes, world.counters().total_bytes) == (0, 0)
+
+
+@pytest.mark.spec("DM-3.1.1.2-16", "DM-3.1.7.2.2-01")
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_every_message_in_the_queue_counts_with_its_size(
+    world: World, is_transactional: bool
+) -> None:
+    orders = world.create("orders", transactional=is_transactional)
+    world.create("admin")
+    asked: dict[str, Any] = {"admin_queue": direct("admin"), **asking(AcknowledgeFlags.PR)}
+    sizes = (10, 2_000, 50, 51, 52, 53, 1_001, 1_002)
+    raws = [
+        packet(
+            number,
+            body=bytes(size),
+            sequence=(SEQUENCE, number, number - 1) if is_transactional else None,
+            is_recoverable=is_transactional or number % 2 == 0,
+            **(asked if size > 1_000 else {}),
+        )
+        for number, size in enumerate(sizes, start=1)
+    ]
+    lengths = [len(raw) for raw in raws]
+    for begin, end in ((0, 1), (1, 6), (6, 8)):
+        assert world.arrive(*raws[begin:end]) == [ACCEPTED] * (end - begin)
+        assert world.stats(orders).total_bytes == sum(lengths[:end])
+    client = world.client()
+    opened = client.open("DIRECT=OS:vhost\\orders", 0)
+    (lent,) = client.receive(opened, is_two_phase=True)
+    assert world.stats(orders).total_bytes == sum(lengths), "what is locked is still there"
+    assert len(client.receive(opened, 2)) == 2
+    assert world.stats(orders).total_bytes == sum(lengths) - sum(lengths[1:3])
+    end = commands.ReadEnd(client.request(), orders, lent.lookup_identifier, True)
+    assert world.one(end).status == 0
+    assert world.stats(orders).total_bytes == sum(lengths[3:])
+
+
+@pytest.mark.spec("DM-3.1.1.2-07")
+def test_what_is_moved_is_bound_by_the_quota_of_its_new_queue(world: World) -> None:
+    orders, small = world.create("orders"), world.create("small", quota=1)
+    world.arrive(packet(1, body=bytes(600)), packet(2, body=bytes(600)))
+    first, second = world.positions(orders)
+    client = world.client()
+    for key, status in ((first, 0), (second, ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)):
+        move = commands.Move(client.request(), orders, key, small, ())
+        assert world.one(move).status == status
+    assert (list(world.positions(orders)), list(world.positions(small))) == ([second], [first])
+    assert world.stats(small).total_bytes <= 1024
 
 
 @pytest.mark.spec("DM-3.1.1.2-07")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from qm.model import queries
 from qm.model.clients import clients as clients_module
 from qm.model.clients import reads
 from qm.model.clients.clients import CLIENT_FENCED
@@ -408,8 +409,24 @@ def test_selectors(world: World, kind: SelectorKind, start: int, expected: int) 
     keys = list(world.positions(orders))
     client = world.client()
     opened = client.open(ORDERS, RECEIVE)
+    status, seen = queries.peek(world.machine.view, orders, Selector(kind, keys[start]))
+    assert (status, seen and seen.message_ordinal) == (0, expected)
     (result,) = client.receive(opened, selector=Selector(kind, keys[start]))
     assert (result.status, result.message_ordinal) == (0, expected)
+
+
+@pytest.mark.spec("DM-3.1.7.3.3-02")
+def test_the_first_and_the_last_are_so_by_priority_too(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(*(packet(n, priority=p) for n, p in ((1, 3), (2, 0), (3, 7), (4, 0), (5, 7))))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    for kind, expected in ((SelectorKind.FIRST, (3, 5, 1)), (SelectorKind.SEEK_LAST, (4, 2))):
+        for number in expected:
+            status, seen = queries.peek(world.machine.view, orders, Selector(kind))
+            assert (status, seen and seen.message_ordinal) == (0, number)
+            (result,) = client.receive(opened, selector=Selector(kind))
+            assert (result.status, result.message_ordinal) == (0, number)
 
 
 @pytest.mark.spec("DM-3.1.7.3.3-01", "DM-3.1.7.3.3-06", "DM-3.1.7.1.13-03", "DM-3.1.7.3.2-04")
@@ -421,9 +438,13 @@ def test_what_a_lookup_misses_is_its_result(world: World) -> None:
     opened = client.open(ORDERS, RECEIVE)
 
     def status(kind: SelectorKind, key: int) -> int:
+        peeked, seen = queries.peek(world.machine.view, orders, Selector(kind, key))
         (result,) = client.receive(opened, selector=Selector(kind, key))
+        if result.status != ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED and not is_lent:
+            assert (peeked, seen is None) == (result.status, result.status != 0)
         return result.status
 
+    is_lent = False
     assert status(SelectorKind.SEEK_PREVIOUS, one) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
     assert status(SelectorKind.SEEK_NEXT, two) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
     for kind in (SelectorKind.SEEK_NEXT, SelectorKind.SEEK_PREVIOUS, SelectorKind.EXACT):
@@ -432,6 +453,7 @@ def test_what_a_lookup_misses_is_its_result(world: World) -> None:
     assert status(SelectorKind.EXACT, one) == 0
     assert status(SelectorKind.EXACT, one) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
     client.receive(opened, is_two_phase=True)
+    is_lent = True
     assert status(SelectorKind.EXACT, two) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
     # Back from the end there is none that is available.
     assert status(SelectorKind.SEEK_LAST, 0) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND

@@ -281,6 +281,34 @@ def test_a_committed_read_of_a_purged_message_still_counts_as_received(two: Two)
     assert two.ordinals(two.a) == []
 
 
+@pytest.mark.spec("DM-3.1.7.2.2-02")
+def test_whatever_becomes_available_is_in_that_state(two: Two) -> None:
+    """A send and a move when they are committed, a read when it is undone."""
+    _, subqueue = two.c.open(A + ";retry", MOVE)
+    first, second, third = two.positions(two.a)
+
+    def states(queue_id: int) -> list[int]:
+        return [one.state for one in two.positions(queue_id).values()]
+
+    available, locked = PositionState.AVAILABLE, PositionState.LOCKED
+    done, undone = two.c.begin("done"), two.c.begin("undone")
+    assert two.c.send(B, transaction=done).status == 0
+    move = commands.Move(two.c.request(), two.a, first, subqueue, (), done)
+    assert two.one(move).status == 0
+    (taken,) = two.c.receive(two.from_a, transaction=undone)
+    (lent,) = two.c.receive(two.from_a, is_two_phase=True)
+    assert [taken.lookup_identifier, lent.lookup_identifier] == [second, third]
+    assert (states(two.a), states(two.b), states(subqueue)) == ([locked] * 3, [locked], [])
+    assert two.c.commit(done) == 0
+    assert (states(two.a), states(two.b)) == ([locked] * 2, [available])
+    assert states(subqueue) == [available]
+    assert two.c.abort(undone) == 0
+    assert states(two.a) == [available, locked]
+    end = commands.ReadEnd(two.c.request(), two.a, lent.lookup_identifier, False)
+    assert two.one(end).status == 0
+    assert states(two.a) == [available] * 2
+
+
 @pytest.mark.spec("DM-3.1.7.1.4-01")
 def test_each_message_of_a_deleted_queue_ends_for_that_reason(two: Two) -> None:
     admin, plain = two.create("admin"), two.create("plain")
@@ -290,6 +318,8 @@ def test_each_message_of_a_deleted_queue_ends_for_that_reason(two: Two) -> None:
     }
     two.arrive(*(packet(number, to="plain", **asked) for number in (1, 2, 3)))
     two.arrive(packet(4, to="plain"))
+    opened = two.c.open("DIRECT=OS:vhost\\plain", RECEIVE)
+    assert len(two.c.receive(opened, is_two_phase=True)) == 1  # it ends like the others
     assert two.one(commands.DeleteQueue(two.c.request(), plain, ())).status == 0
     two.settle(plain, 2)
     told = two.messages(admin)
@@ -313,6 +343,7 @@ def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: 
     deleted = ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE
     for client, opened in ((two.c, two.from_a), *more):
         assert client.receive_outcome(opened, 1).status == deleted
+    assert queries.peek(two.machine.view, two.a, Selector()) == (deleted, None)
     assert two.arrive(packet(9, to="a", sequence=(9, 4, 3))) == [0x8000]
     journal = two.record(two.a).journal_queue
     two.settle(journal)

@@ -26,6 +26,7 @@ from qm.model.messages.packets import (
 )
 from qm.names.format_name import PrivateName, PublicName, format_name_text
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
+from qm.wire.packets.user_message import write_user_message
 from qm.wire.structures.identifiers import ObjectId, TxSequenceId
 from tests.decoder.spoken import Flat, flat
 from tests.unit.model.messages.test_message import with_
@@ -241,6 +242,26 @@ def stands_in(message: Message, headers: dict[str, dict[str, Any]], *wanted: str
     expected = flat({name: headers[name] for name in wanted})
     assert {name: found.get(name) for name in expected} == expected
     assert again(message) == message
+
+
+@pytest.mark.spec("DM-3.1.7.1.30-01", "DM-3.1.7.1.32-12")
+@pytest.mark.parametrize("message", [ONE, TWO], ids=["one", "two"])
+@pytest.mark.parametrize("length", range(5))
+@pytest.mark.parametrize("soap", ["", "envelope"])
+def test_all_headers_are_in_the_packet_and_in_its_size(
+    message: Message, length: int, soap: str
+) -> None:
+    whole = msgspec.structs.replace(
+        message, body=b"x" * length, soap_header=soap, soap_body=soap and "<body/>"
+    )
+    raw = serialize_message_to_buffer(whole)
+    assert raw == write_user_message(construct_user_message_packet(whole))
+    assert int.from_bytes(raw[8:12], "little") == len(raw)
+    found = written(construct_user_message_packet(whole))
+    assert ("DebugHeader" in found, "MultiQueueFormatHeader" in found) == (message is TWO,) * 2
+    assert {"TransactionHeader", "SecurityHeader", "MessagePropertiesHeader"} <= set(found)
+    assert ("SoapHeader" in found) == bool(soap)
+    assert again(whole) == whole
 
 
 @pytest.mark.parametrize(("message", "headers"), FIELDS)

@@ -23,6 +23,10 @@ def test_arrival_time_is_when_a_message_entered_its_queue(world: World) -> None:
     world.now_ms += 5_000
     world.arrive(packet(1), packet(2, properties={"label": "with flags"}, time_to_be_received=60))
     assert [one.arrival_time for one in world.positions(orders).values()] == [NOW_S + 5] * 2
+    # So it is with many that are alike, wherever one stands among them.
+    many = world.create("many")
+    world.arrive(*(packet(number, to="many", sent_time=NOW_S - 3) for number in range(1, 9)))
+    assert [one.arrival_time for one in world.positions(many).values()] == [NOW_S + 5] * 8
     client = world.client()
     handle = client.open("DIRECT=OS:vhost\\orders", RECEIVE)
     _, subqueue = client.open("DIRECT=OS:vhost\\orders;later", MOVE)
