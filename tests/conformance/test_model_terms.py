@@ -24,6 +24,7 @@ from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.property_id import Choices, QueueProperty
 from tests.conformance.test_model_cursors import Keys
+from tests.unit.model.management.test_directory import write
 from tests.unit.model.test_delivery import ELSEWHERE, JOURNALED, TRANSACTIONAL, Sender
 from tests.unit.model.world import OWN, PEER, World, direct, packet, request
 
@@ -293,6 +294,12 @@ def test_what_properties_of_a_queue_entail(world: World) -> None:
     manager = world.machine.manager
     assert manager is not None
     assert not manager.routing_server
+    # Nor of another one, in what the directory says of it.
+    far: dict[str, object] = {"computer_name": "far", "routing_server": True}
+    assert write(world, 9, DirectoryObjectType.QUEUE_MANAGER, **far) == unknown
+    wanted = [Filter("computer_name", Operator.EQUALS, "far")]
+    found, _ = world.machine.directory.read(DirectoryObjectType.QUEUE_MANAGER, wanted)
+    assert found is DirectoryOperationResult.OBJECT_NOT_FOUND
     for name, number, vartype in (("PATHNAME", 103, 31), ("JOURNAL", 104, 17)):
         row = QueueProperty[name].value
         assert (row.number, row.vartype) == (number, vartype)

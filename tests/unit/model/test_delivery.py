@@ -241,6 +241,22 @@ def test_an_empty_sequence_is_followed_by_a_new_one_and_old_acks_are_void(sender
     assert sender.keys() == keys[1:]
 
 
+@pytest.mark.spec("QB-3.1.5.6-07")
+@pytest.mark.parametrize("is_acked", [False, True])
+def test_what_failed_holds_no_sequence_open(sender: Sender, is_acked: bool) -> None:
+    sender.send(2, **TRANSACTIONAL)
+    sender.assign()
+    first, second = sender.keys()
+    sender.session_ack(first, *([second] if is_acked else []))
+    late = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+    failed = commands.TransferFailed(sender.queue_id, array("Q", [second]), late)
+    assert sender.one(failed).status == 0
+    sender.order_ack(EPOCH | 1, 1)
+    assert sender.keys() == []
+    sender.send(1, **TRANSACTIONAL)
+    assert [row[1:] for row in sender.assign()] == [(EPOCH | 2, 1, 0)]
+
+
 @pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04", "DM-3.1.1.12-16")
 @pytest.mark.parametrize(
     ("message_class", "journal", "dead"),

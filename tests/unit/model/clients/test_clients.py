@@ -1,6 +1,7 @@
 """Numbered requests, results, leases: exactly once towards clients."""
 
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -15,6 +16,7 @@ from qm.model.values.commands import Command, Request, Selector, SelectorKind
 from qm.model.values.effects import EffectKind
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_UNKNOWN_LOOKUPS
+from qm.model.values.results import RequestResult
 from qm.model.values.rows import ResultKind
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import AcknowledgeFlags
@@ -34,24 +36,35 @@ def ids(world: World, queue_id: int) -> list[int]:
     return [message.user_header.message_id for message in world.messages(queue_id)]
 
 
+def message_of(world: World, result: RequestResult) -> bytes:
+    """Return the packet that a result refers to."""
+    raw = world.bodies[result.body_index, result.body_ordinal]
+    assert (result.body_length, result.body_crc32) == (len(raw), crc32(raw))
+    return raw
+
+
 @pytest.mark.spec("DM-3.1.7.1.10-09", "DM-3.1.7.1.10-13", "DM-3.1.7.1.10-14", "DM-3.1.1.2-22")
 def test_each_message_is_received_once_in_order(world: World) -> None:
     orders = world.create("orders")
-    world.arrive(*(packet(n, priority=p) for n, p in ((1, 3), (2, 3), (3, 7))))
+    raws = {n: packet(n, priority=p) for n, p in ((1, 3), (2, 3), (3, 7))}
+    world.arrive(*raws.values())
     client = world.client()
     opened = client.open(ORDERS, RECEIVE)
     results = client.receive(opened, 5)
     assert [(r.number, r.message_ordinal) for r in results] == [(2, 3), (3, 1), (4, 2)]
     assert all(r.kind is ResultKind.RECEIVED for r in results)
+    assert [message_of(world, one) for one in results] == [raws[3], raws[1], raws[2]]
     assert world.positions(orders) == {}
     again = client.receive(opened, 5, first=2)
     assert again == results
     world.arrive(packet(4))
     later = client.receive(opened, 2, first=5)
     assert [(r.number, r.message_ordinal) for r in later] == [(5, 4)]
-    world.arrive(packet(5), packet(6))
+    more = [packet(5), packet(6)]
+    world.arrive(*more)
     client.number = 6
-    client.receive(opened, first=6, is_two_phase=True)
+    (lent,) = client.receive(opened, first=6, is_two_phase=True)
+    assert message_of(world, lent) == more[0]
     other = world.client("d")
     assert [r.message_ordinal for r in other.receive(other.open(ORDERS, RECEIVE))] == [6]
 
