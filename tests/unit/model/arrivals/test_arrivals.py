@@ -460,8 +460,8 @@ def test_every_message_in_the_queue_counts_with_its_size(
     assert world.stats(orders).total_bytes == sum(lengths), "what is locked is still there"
     assert len(client.receive(opened, 2)) == 2
     assert world.stats(orders).total_bytes == sum(lengths) - sum(lengths[1:3])
-    end = commands.ReadEnd(client.request(), orders, lent.lookup_identifier, True)
-    assert world.one(end).status == 0
+    ended = commands.ReadEnd(client.request(), orders, lent.lookup_identifier, True)
+    assert world.one(ended).status == 0
     assert world.stats(orders).total_bytes == sum(lengths[3:])
 
 
