@@ -213,9 +213,10 @@ class Edge(ClusterListener):
             lambda: self.relay.queue_manager, self._is_accepting, self._metrics, self._loop.time
         )
 
-    def _is_accepting(self, address: str) -> bool:
+    def _is_accepting(self, address: str, queue_manager: Guid) -> bool:
         is_open = self.is_ready and self._is_online
-        return is_open and self._admission.refusal(address) is None
+        has_room = self._admission.refusal(address) is None
+        return is_open and has_room and self._admission.admit(queue_manager, True)
 
     # Serving or not ------------------------------------------------------------------------
 

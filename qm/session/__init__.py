@@ -24,7 +24,13 @@ from qm.session.events import (
 )
 from qm.session.link import ConnectionStatus, NextHop, OutgoingLink, OutgoingState
 from qm.session.outgoing_table import OrderAckEffect, OutgoingTable
-from qm.session.ping import PingRequester, PingResult, PingVerdict, answer_ping
+from qm.session.ping import (
+    PingRequester,
+    PingResult,
+    PingVerdict,
+    answer_ping,
+    asking_queue_manager,
+)
 from qm.session.schedules import (
     OrderAckSchedule,
     OrderAckTimer,
@@ -68,5 +74,6 @@ __all__ = [
     "SessionMisuse",
     "SessionState",
     "answer_ping",
+    "asking_queue_manager",
     "resend_timer_table",
 ]

@@ -89,6 +89,12 @@ class PingRequester:
         return results
 
 
+def asking_queue_manager(datagram: bytes) -> Guid | None:
+    """Return the queue manager that made a request; None when the datagram is not one."""
+    request = _read(datagram)
+    return None if request is None else request.qm_guid
+
+
 def answer_ping(datagram: bytes, local_guid: Guid, *, is_accepting: bool) -> bytes | None:
     """Return the response to a request; None when the datagram is not one [MS-MQQB 3.1.7.7].
 

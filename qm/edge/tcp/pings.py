@@ -14,7 +14,7 @@ from typing_extensions import override
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import PINGS_MAX_COUNT, PINGS_PER_ADDRESS_MAX_COUNT
 from qm.edge.tcp.admission import place_of
-from qm.session import answer_ping
+from qm.session import answer_ping, asking_queue_manager
 from qm.wire.guid import Guid
 
 _SECOND: Final = 1.0
@@ -26,11 +26,13 @@ class PingAnswerer(asyncio.DatagramProtocol):
     def __init__(
         self,
         queue_manager: Callable[[], Guid | None],
-        is_accepting: Callable[[str], bool],
+        is_accepting: Callable[[str, Guid], bool],
         metrics: EdgeMetrics,
         clock: Callable[[], float],
     ) -> None:
-        """`queue_manager`: our GUID, None while we have none; `clock`: monotonic seconds."""
+        """`queue_manager`: our GUID, None while we have none; `is_accepting`: whether a session
+        from an address and a queue manager would be accepted; `clock`: monotonic seconds.
+        """
         self._queue_manager = queue_manager
         self._is_accepting = is_accepting
         self._metrics = metrics
@@ -55,11 +57,13 @@ class PingAnswerer(asyncio.DatagramProtocol):
         if self._transport is None or local_guid is None:
             self._metrics.ping("unanswered")
             return
-        is_accepting = self._is_accepting(host)
-        answer = answer_ping(data, local_guid, is_accepting=is_accepting)
-        if answer is None:
+        asking = asking_queue_manager(data)
+        if asking is None:
             self._metrics.ping("malformed", host)
             return
+        is_accepting = self._is_accepting(host, asking)
+        answer = answer_ping(data, local_guid, is_accepting=is_accepting)
+        assert answer is not None, "a request without its answer"
         self._metrics.ping("accepting" if is_accepting else "refusing")
         self._transport.sendto(answer, addr)
 

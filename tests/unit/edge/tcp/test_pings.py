@@ -12,7 +12,7 @@ import pytest
 from qm.edge.limits import PINGS_MAX_COUNT, PINGS_PER_ADDRESS_MAX_COUNT
 from qm.edge.tcp.pings import PingAnswerer
 from qm.wire.packets.ping import Ping, parse_ping, write_ping
-from tests.unit.edge.world import ADDRESS, OWN, PEER, World, lines_of, run, until, world
+from tests.unit.edge.world import ADDRESS, OTHER, OWN, PEER, World, lines_of, run, until, world
 
 
 class Asker(asyncio.DatagramProtocol):
@@ -27,8 +27,15 @@ class Asker(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: object) -> None:
         self.answers.append(parse_ping(data, 0, len(data))[0])
 
-    def ask(self, cookie: int) -> None:
-        self.transport.sendto(write_ping(Ping(cookie, PEER)))
+    def ask(self, cookie: int, queue_manager: bytes = PEER) -> None:
+        self.transport.sendto(write_ping(Ping(cookie, queue_manager)))
+
+    async def is_refused(self, queue_manager: bytes = PEER) -> bool:
+        """Ask, and return what is answered."""
+        count = len(self.answers)
+        self.ask(count, queue_manager)
+        await until(lambda: len(self.answers) > count)
+        return self.answers[count].is_refused
 
 
 async def asker(w: World) -> Asker:
@@ -76,6 +83,34 @@ def test_the_answer_says_whether_a_session_would_be_accepted() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-2.2.7-04")
+def test_the_answer_is_for_the_queue_manager_that_asks() -> None:
+    async def scenario() -> None:
+        async with world(sessions_per_queue_manager_max=1) as w:
+            questions = await asker(w)
+            peer = await w.peer()
+            assert [await questions.is_refused(one) for one in (PEER, OTHER)] == [True, False]
+            peer.transport.close()
+            await w.closed("disconnected")
+            assert not await questions.is_refused()
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-2.2.7-04")
+def test_who_is_offline_refuses() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            questions = await asker(w)
+            w.consensus.set_manager(connection_active=False)
+            assert await questions.is_refused()
+            w.consensus.set_manager(connection_active=True)
+            await until(lambda: w.edge.is_ready)
+            assert not await questions.is_refused()
+
+    run(scenario())
+
+
 def test_nonsense_is_not_answered_and_nobody_is_flooded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -118,7 +153,7 @@ def test_all_addresses_together_are_answered_so_often_in_a_second() -> None:
     now, results = 0.0, Counter[str]()
     metrics = mock.Mock()
     metrics.ping = lambda result, *_: results.update([result])
-    answerer = PingAnswerer(lambda: OWN, lambda host: True, metrics, lambda: now)
+    answerer = PingAnswerer(lambda: OWN, lambda *_: True, metrics, lambda: now)
     answerer.connection_made(mock.Mock())
     question = write_ping(Ping(1, PEER))
     for second in range(2):
