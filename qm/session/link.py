@@ -214,8 +214,13 @@ class OutgoingLink:
             self._retry_at = None
 
     def resume(self, *, has_backlog: bool) -> None:
-        """Take the queue off hold [MS-MQQB 3.1.7.14]; Inactive counts as Disconnected (QB-A52)."""
+        """Take the queue off hold [MS-MQQB 3.1.7.14]; Inactive counts as Disconnected (QB-A52).
+
+        It is Inactive then [MS-MQDMPR 3.1.7.2.4], unless it has a connection or asks for one.
+        """
         self._is_held = False
+        if self._stage is _Stage.IDLE:
+            self._state = OutgoingState.INACTIVE
         if has_backlog:
             self.message_available()
 

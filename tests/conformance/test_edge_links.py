@@ -78,6 +78,22 @@ def test_a_queue_that_is_resumed_is_inactive() -> None:
     # From there a message connects it.
     link.message_available()
     assert link.next_action() is not None
+    # So it is whatever had become of it before, or while it was held.
+    lost, unknown = opened(), OutgoingLink(SessionConfig())
+    lost.pause()
+    lost.closing()
+    lost.closed(CloseReason.ACK_TIMEOUT, 1.0, UTC, has_backlog=True)
+    unknown.message_available()
+    assert unknown.next_action() == Resolve()
+    error = ErrorCode.MQ_ERROR_NO_DS
+    unknown.resolve_failed(ConnectionStatus.DNS_FAILURE, error, 1.0, UTC, has_backlog=True)
+    assert unknown.state is OutgoingState.NEED_VALIDATION
+    unknown.pause()
+    for one in (lost, unknown):
+        one.resume(has_backlog=False)
+        assert (one.state, one.next_action()) == (OutgoingState.INACTIVE, None)
+        one.message_available()
+        assert one.next_action() == Resolve()
 
 
 @pytest.mark.spec("DM-3.1.1.3-02", "MQ-2.3.12.12-01")
