@@ -15,8 +15,16 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import OutgoingAdminState
 from qm.wire.codes import ErrorCode
-from tests.unit.edge.outgoing.world import Peer, SendingCluster, free_port, run, settled, until
-from tests.unit.model.world import request
+from tests.unit.edge.outgoing.world import (
+    TRANSACTIONAL,
+    Peer,
+    SendingCluster,
+    free_port,
+    run,
+    settled,
+    until,
+)
+from tests.unit.model.world import packet, request
 
 HOST = "127.0.0.50"
 
@@ -132,6 +140,55 @@ def test_what_is_deleted_or_held_is_passed_over() -> None:
             set_state(cluster, held, OutgoingAdminState.NORMAL)
             await until(lambda: not cluster.waiting(held))
             assert peer.bodies == [4, 5, 6, 2, 3]
+
+    run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.7.3.9-02")
+def test_what_was_purged_or_is_not_committed_is_passed_over() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            cluster.lead(None)
+            gone = cluster.send(name("gone"), 2, priority=7)
+            cluster.world.one(commands.PurgeQueue(request(), gone, ()))
+            assert cluster.waiting(gone) == 2, "its positions are still to be removed"
+            cluster.send(name("gone"), priority=7)
+            transaction = cluster.client.begin("open")
+            raw = packet(0, body=b"3", sequence=TRANSACTIONAL)
+            cluster.client.send(name("open"), raw=raw, transaction=transaction)
+            ready = cluster.send(name("open"))
+            cluster.lead("n1")
+            await until(lambda: len(peer.taken) == 2, lambda: peer.bodies)
+            await settled()
+            assert peer.bodies == [2, 4]
+            assert cluster.client.commit(transaction) == 0
+            await until(lambda: not cluster.waiting(ready))
+            assert peer.bodies == [2, 4, 3]
+
+    run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.7.1.29-01")
+def test_who_has_nothing_left_to_send_holds_nobody_up() -> None:
+    """The messages of the first queue are taken out, since their time is over."""
+
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            cluster.lead(None)
+            late = cluster.send(name("late"), 2, priority=7, time_to_reach_queue=1)
+            cluster.send(name("ready"), 2, priority=1)
+            cluster.world.now_ms += 2_000
+            cluster.lead("n1")
+            # Nothing else moves: that they have ended is not committed yet.
+            cluster.world.is_committing.clear()
+            await until(lambda: len(peer.taken) == 2, lambda: peer.bodies)
+            await settled()
+            assert peer.bodies == [2, 3]
+            assert cluster.waiting(late) == 2
+            cluster.world.is_committing.set()
+            await until(lambda: not cluster.waiting(late))
 
     run(scenario())
 

@@ -21,12 +21,14 @@ from qm.session import ConnectionStatus, NextHop, OutgoingLink, OutgoingState, S
 from qm.session.link import Connect, ConnectionHistoryEntry, Resolve
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
-from qm.wire.message_class import MessageClass
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
+    PrivateQueueFormatName,
     PrivateQueueFormatNameId,
     QueueHost,
 )
+from tests.conformance.test_model_directory import set_manager
 from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Names,
@@ -37,7 +39,7 @@ from tests.unit.edge.outgoing.world import (
     settled,
     until,
 )
-from tests.unit.model.world import OWN, request
+from tests.unit.model.world import OWN, World, direct, packet, request
 from tests.unit.node.config.test_loading import SOUND
 
 HOST, OTHER = "127.0.0.49", "127.0.0.50"
@@ -220,6 +222,23 @@ def test_a_request_for_a_session_is_reported_while_it_is_not_answered() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("MQ-2.2.19.2-03", "MQ-2.2.19.2-04")
+def test_acknowledgements_name_the_queue_manager_unless_their_name_is_direct() -> None:
+    world = World()
+    set_manager(world, send_insecure_nacks=True)
+    admin = world.create("private$\\admin")
+    number = world.record(admin).private_queue_number
+    names = (PrivateQueueFormatName(OWN, number), direct("PRIVATE$\\admin"))
+    for message_id, name in enumerate(names, start=1):
+        asking = {"flags": int(AcknowledgeFlags.NA)}
+        world.arrive(packet(message_id, to="absent", admin_queue=name, properties=asking))
+    by_number, by_name = (message.user_header for message in world.messages(admin))
+    assert by_number.destination_queue == PrivateQueueFormatNameId(QueueHost.DESTINATION, number)
+    assert by_number.queue_manager_address == OWN
+    assert by_name.destination_queue == names[1]
+    assert by_name.queue_manager_address == bytes(16)
+
+
 @pytest.mark.spec("QB-3.1.5.2.1-01", "QB-3.1.5.2.1-03", "QB-3.1.7.4-03")
 def test_the_next_hops_of_a_queue_manager_are_all_of_its_addresses() -> None:
     names = Names()
@@ -308,7 +327,7 @@ def test_a_report_of_a_sending_that_makes_no_sense_is_refused() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.1.3-12", "QB-6-03")
+@pytest.mark.spec("QB-3.1.1.3-12", "QB-6-03", "QB-3.1.1.3-04")
 def test_every_leader_resends_in_the_times_of_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

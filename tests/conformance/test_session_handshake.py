@@ -311,6 +311,16 @@ def test_acceptor_adopts_and_echoes_the_parameters() -> None:
     assert driven.session.next_timer() == NOW + 0.7
 
 
+@pytest.mark.spec("QB-2.2.2.1-03")
+@pytest.mark.parametrize(("window", "count"), [(0, 1), (1, 1), (3, 3), (0xFFFF, 100)])
+def test_either_side_is_bound_by_the_window_of_the_other(window: int, count: int) -> None:
+    """QB-A33: one of 0 lets a single message out at a time."""
+    config = SessionConfig(window_size=100)
+    for driven in (open_acceptor(config, window=window), open_initiator(config, window=window)):
+        driven.offer(1, 150)
+        assert len(driven.out()) == count
+
+
 @pytest.mark.spec("QB-3.1.5.4.2-01")
 def test_initiator_adopts_the_window_of_the_response() -> None:
     driven = initiator()

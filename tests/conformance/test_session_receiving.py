@@ -338,6 +338,12 @@ def test_a_piggybacked_header_counts_its_own_message() -> None:
     # The counts come last: what the header acknowledges is acknowledged.
     assert [event.released for event in events if isinstance(event, AcksReceived)] == [[73]]
     assert driven.closed() is CloseReason.COUNT_MISMATCH
+    # Though what it says of recoverable ones is right.
+    for sent in (0, 2):
+        driven = open_acceptor()
+        driven.feed(message(1, KIND_EXPRESS, session=SessionHeader(0, 0, 0, sent, 0)))
+        assert packets_in(driven.events()) == [write_packet(message(1, KIND_EXPRESS))]
+        assert driven.closed() is CloseReason.COUNT_MISMATCH
 
 
 @pytest.mark.spec("QB-3.1.5.11-01")

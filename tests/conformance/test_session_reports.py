@@ -13,6 +13,7 @@ from qm.session.destination import is_local
 from qm.wire.guid import GUID_NULL
 from qm.wire.headers.debug_header import DebugHeader
 from qm.wire.packets.report import Report, Traced, received_report, report_queue, sent_report
+from tests.unit.model.world import World, packet
 from tests.unit.session.builders import STRANGER, THEM, US
 
 UTC = 1_700_000_000  # Tue, 14 Nov 2023 22:13:20
@@ -87,6 +88,21 @@ def test_body_of_reports() -> None:
     assert text(sent_report(TRACED, QUEUE, UTC, "10.1.2.3")) == (
         received + "<NEXT HOP>10.1.2.3</NEXT HOP>\r\n<HOP COUNT>03 </HOP COUNT>\r\n"
     )
+
+
+@pytest.mark.spec("QB-3.1.5.8.9-03")
+def test_the_report_of_an_arrival_says_which_message_came_to_which_queue() -> None:
+    world = World()
+    wanted, other = (world.create(name) for name in ("reports", "others"))
+    world.create("orders")
+    world.create("private$\\bills")
+    for number, (queue, to) in enumerate(((wanted, "orders"), (other, "private$\\bills")), 0x1AB):
+        world.arrive(packet(number, to=to, report_to=world.record(queue).identifier))
+        (report,) = world.messages(queue)
+        assert bytes(report.properties.message_body).decode("utf-16-le") == (
+            f"<MESSAGE ID>00000{number:X}</MESSAGE ID>\r\n"
+            f"<TARGET QUEUE>DIRECT=OS:vhost\\{to}</TARGET QUEUE>\r\n"
+        )
 
 
 def test_a_message_for_this_queue_manager_names_it_or_none() -> None:

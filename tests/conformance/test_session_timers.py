@@ -202,6 +202,17 @@ def test_ack_wait_goes_on_while_packets_arrive(kind: str) -> None:
     assert driven.closed() is CloseReason.ACK_TIMEOUT
 
 
+@pytest.mark.spec("QB-3.1.5.1-01")
+def test_the_packets_of_the_handshake_count_as_received() -> None:
+    for driven in (open_initiator(), open_acceptor()):
+        driven.offer(1, 1)
+        driven.out()
+        driven.wait(20)
+        assert driven.closed() is None
+        driven.wait(20)
+        assert driven.closed() is CloseReason.ACK_TIMEOUT
+
+
 @pytest.mark.spec("QB-3.1.6.3-01", "QB-3.1.5.5.5-02")
 def test_ack_wait_restarts_with_an_acknowledgement_and_ends_with_the_last() -> None:
     driven = open_initiator(SessionConfig(cleanup_timeout_ms=1_000_000))
@@ -225,12 +236,17 @@ def test_ack_wait_restarts_with_an_acknowledgement_and_ends_with_the_last() -> N
 
 @pytest.mark.spec("QB-3.1.3.2-08")
 def test_ack_wait_timeout_is_20_seconds_and_the_round_trip() -> None:
-    driven = initiator(SessionConfig(round_trip_delay_ms=3_000))
-    driven.out()
-    driven.feed(establish(US, THEM))
-    (parameters,) = driven.out()
-    assert isinstance(parameters, ConnectionParameters)
-    assert parameters.ack_timeout == 23_000
+    for configured, expected in (
+        (SessionConfig(round_trip_delay_ms=3_000), 23_000),
+        (SessionConfig(ack_wait_timeout_ms=30_000), 30_000),
+        (SessionConfig(ack_wait_timeout_ms=25_000, round_trip_delay_ms=500), 25_500),
+    ):
+        driven = initiator(configured)
+        driven.out()
+        driven.feed(establish(US, THEM))
+        (parameters,) = driven.out()
+        assert isinstance(parameters, ConnectionParameters)
+        assert parameters.ack_timeout == expected
     assert SessionConfig().ack_wait_timeout_ms == 20_000
 
 

@@ -157,6 +157,11 @@ def test_order_ack_is_not_pushed_further_than_ten_seconds() -> None:
     # It may also leave with a SessionAck.
     schedule.sent(due + 0.6)
     assert schedule.next_timer() is None
+    # Nothing was sent before it was made: the ten seconds begin then.
+    late = OrderAckTimer(500.0)
+    for now in (509.0, 509.4):
+        assert not late.received(now, is_last=True)
+        assert late.next_timer() == now + 0.5
 
 
 @pytest.mark.spec("QB-3.1.5.6-03", "QB-3.1.5.6-05", "QB-3.1.1.6.2-04", "QB-3.1.5.5.3-03")

@@ -15,6 +15,7 @@ from qm.edge.relay import relay
 from qm.edge.tcp import connection, context
 from qm.names.guid import guid_text
 from qm.session import CloseReason, SessionConfig
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.headers.session_header import SessionHeader
 from qm.wire.packets.internal import (
     ConnectionParameters,
@@ -23,7 +24,13 @@ from qm.wire.packets.internal import (
     parse_establish_connection,
 )
 from qm.wire.packets.packet import write_packet
-from tests.unit.edge.test_arrivals import final_ack_of, order_ack_of, sent_transactionally
+from qm.wire.packets.user_message import parse_user_message, write_user_message
+from tests.unit.edge.test_arrivals import (
+    final_ack_of,
+    order_ack_of,
+    sent_transactionally,
+    with_security,
+)
 from tests.unit.edge.world import (
     ADDRESS,
     HANDSHAKE,
@@ -98,7 +105,7 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
     run(scenario())
 
 
-@pytest.mark.spec("MQ-2.2.19.2-17", "MQ-2.2.19.2-19")
+@pytest.mark.spec("MQ-2.2.19.2-17", "MQ-2.2.19.2-19", "QB-3.1.5.1.3-01")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -143,6 +150,61 @@ def test_in_the_middle_of_a_session(
             await honest.acknowledged(4)
             assert w.consensus.ids(queue) == [1, 2, 4]
             assert honest.closed is None
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.5.1.3-01")
+def test_what_is_no_packet_closes_behind_messages_that_are_examined_too() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            queue = w.consensus.create("orders")
+            raw = await w.raw(is_open=True)
+            sealed = SecurityHeader(is_body_encrypted=True, encryption_key=b"key")
+            broken = patched(MESSAGE, 64, b"\xfe\xff")
+            raw.write(packet(1) + with_security(packet(2), sealed) + broken + packet(3))
+            await raw.read_to_end()
+            await w.closed("malformed_packet")
+            await until(lambda: w.consensus.ids(queue) == [1], lambda: w.consensus.ids(queue))
+            await w.is_unharmed(queue)
+
+    run(scenario())
+
+
+@pytest.mark.spec("MQ-2.2.20.4-09")
+@pytest.mark.parametrize("said", [1, 4])
+def test_a_message_with_a_wrong_count_arrives_and_ends_its_session(said: int) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            queue = w.consensus.create("orders")
+            raw = await w.raw(is_open=True)
+            message, _ = parse_user_message(packet(3), 0, len(packet(3)))
+            counts = msgspec.structs.replace(ACK, user_msg_sequence_number=said)
+            third = write_user_message(msgspec.structs.replace(message, session=counts))
+            raw.write(packet(1) + packet(2) + third + packet(4))
+            await raw.read_to_end()
+            await w.closed("count_mismatch")
+            await until(lambda: w.consensus.ids(queue) == [1, 2, 3], lambda: w.consensus.ids(queue))
+            await w.is_unharmed(queue)
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.5.9-01")
+def test_a_session_is_closed_without_a_packet_and_ends_with_its_transport() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            raw = await w.raw(is_open=True)
+            await until(lambda: w.metric("quorate_sessions", role="acceptor") == 1)
+            w.consensus.set_manager(connection_active=False)
+            assert await raw.read_to_end() == b""
+            await w.closed("stopped")
+            w.consensus.set_manager(connection_active=True)
+            await until(lambda: w.edge.is_ready and w.edge.endpoints)
+            peer = await w.peer()
+            peer.transport.close()
+            await w.closed("disconnected")
+            assert w.metric("quorate_sessions", role="acceptor") == 0
 
     run(scenario())
 

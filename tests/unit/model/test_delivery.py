@@ -197,6 +197,7 @@ def test_numbers_are_given_once_and_count_on(sender: Sender) -> None:
 
 
 @pytest.mark.spec("QB-3.1.5.6-03", "QB-3.1.5.6-05", "QB-3.1.5.5.3-03", "QB-3.1.5.5.5-03")
+@pytest.mark.spec("QB-3.1.1.6.2-04")
 @pytest.mark.parametrize("is_order_first", [False, True])
 def test_both_acknowledgements_are_needed_in_either_order(
     sender: Sender, is_order_first: bool

@@ -44,6 +44,7 @@ def places(peer: Peer) -> list[tuple[int, int]]:
             for one in transaction_headers(peer)]  # fmt: skip
 
 
+@pytest.mark.spec("QB-3.1.1.5-01")
 def test_numbered_and_committed_before_the_first_byte() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):

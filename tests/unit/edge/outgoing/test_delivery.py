@@ -417,7 +417,7 @@ def test_an_unreachable_peer_s_backlog_expires_in_apply() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("DM-3.1.1.3-05", "DM-3.1.4.15-01")
+@pytest.mark.spec("DM-3.1.1.3-05", "DM-3.1.4.15-01", "QB-3.1.7.13-02", "QB-3.1.7.14-01")
 def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -445,6 +445,64 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
             set_state(OutgoingAdminState.NORMAL)
             await until(lambda: not cluster.waiting(queue))
             assert len(peer.raw) == 16
+            # Nobody else uses its session now: that is held with it, and goes on with it.
+            sessions = peer.established
+            set_state(OutgoingAdminState.ON_HOLD)
+            cluster.send(peer.address, 5)
+            await settled()
+            assert len(peer.raw) == 16
+            set_state(OutgoingAdminState.NORMAL)
+            await until(lambda: not cluster.waiting(queue))
+            assert (len(peer.raw), peer.established) == (21, sessions)
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.5.6-04")
+def test_when_all_is_acknowledged_the_next_resending_is_due_after_the_first_interval() -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            peer.is_order_acking = False
+            queue = cluster.send(peer.address, 2, is_transactional=True)
+            for count in (2, 4, 6, 8):
+                await until(partial(has_count, peer.raw, count))
+                cluster.advance(31)
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert (report.eod_resend_count, report.eod_resend_interval_s) == (3, 300)
+            peer.send_order_ack()
+            await until(lambda: not cluster.waiting(queue))
+            cluster.send(peer.address, 1, is_transactional=True)
+            await until(partial(has_count, peer.raw, 9))
+            await settled()
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert (report.eod_resend_count, report.eod_resend_interval_s) == (0, 30)
+            cluster.advance(31)
+            await until(partial(has_count, peer.raw, 10))
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.1.6.1-02")
+@pytest.mark.parametrize("is_recoverable", [False, True])
+def test_a_message_is_kept_until_its_session_acknowledges_it(is_recoverable: bool) -> None:
+    async def scenario() -> None:
+        async with one_peer(HOST) as (peer, cluster):
+            peer.is_acknowledging = False
+            queue = cluster.send(peer.address, 5, is_recoverable=is_recoverable)
+            await until(lambda: len(peer.raw) == 5)
+            await settled()
+            assert cluster.waiting(queue) == 5
+            (connection,) = peer.connections
+            connection.session.commit(3)
+            connection.handle_all_timers()
+            await until(lambda: cluster.waiting(queue) == 2, lambda: cluster.waiting(queue))
+            await settled()
+            assert cluster.waiting(queue) == 2
+            peer.acknowledge()
+            await until(lambda: not cluster.waiting(queue))
+            assert len(peer.raw) == 5
 
     run(scenario())
 

@@ -24,11 +24,13 @@ from qm.model.messages.message import Message
 from qm.model.queries.people import ReplicatedDirectory
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Facts
 from qm.model.values.elements import DirectoryObjectType
 from qm.model.values.rows import class_of
 from qm.names.format_name import PrivateName
 from qm.names.guid import guid_text
 from qm.node.config.loading import parse
+from qm.node.leader.message_policy import MessagePolicy
 from qm.node.upkeep.msmq_endpoint import outgoing_settings
 from qm.security.body_ciphers import SessionKey, decrypt_body
 from qm.security.body_encryption import EncryptionPolicy
@@ -48,9 +50,16 @@ from qm.wire.structures.public_key import (
     write_mqds_public_keys,
 )
 from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
-from tests.unit.edge.outgoing.world import PEER_GUID, one_peer, run, settled, until
+from tests.unit.edge.outgoing.world import (
+    PEER_GUID,
+    SendingCluster,
+    one_peer,
+    run,
+    settled,
+    until,
+)
 from tests.unit.edge.security.people import ALICE
-from tests.unit.model.world import World, packet, request
+from tests.unit.model.world import PEER, World, packet, request
 from tests.unit.node.config.test_loading import SOUND
 
 HOST = "127.0.0.61"
@@ -213,15 +222,20 @@ def test_a_level_asks_for_so_many_bits() -> None:
         levels.MQMSG_PRIV_LEVEL_BODY_ENHANCED: 128,
     }
     assert [*bits] == [0, 1, 3]
+    asked = [(level, cipher) for level in bits for cipher in (Algorithm.RC2, Algorithm.RC4)]
 
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
             know_peer(cluster.world, addresses=(HOST,))
-            for level in bits:
-                queue = cluster.send(TO_PEER, properties=private(level))
-            await until(lambda: len(peer.taken) == len(bits), lambda: cluster.manager.report(queue))
-            for message, length in zip(peer.taken, bits.values(), strict=True):
-                if length:
+            for level, cipher in asked:
+                queue = cluster.send(TO_PEER, properties=private(level, cipher))
+            await until(
+                lambda: len(peer.taken) == len(asked), lambda: cluster.manager.report(queue)
+            )
+            for message, (level, cipher) in zip(peer.taken, asked, strict=True):
+                assert message.properties.encryption_algorithm == cipher
+                if length := bits[level]:
+                    assert key_bits(message) == length
                     assert session_key_of(message).effective_bits == length
                     assert opened(message).isdigit()
                 else:
@@ -477,6 +491,61 @@ def test_a_configuration_that_says_nothing_has_the_defaults(
     assert (policy.reduced_rc2, config.msmq.reject_reduced_rc2) == (False, False)
 
 
+@pytest.mark.spec("QB-3.1.7.1.5-04", "QB-3.1.7.1.5-06")
+@pytest.mark.parametrize(
+    ("level", "setting", "number", "bits"),
+    [
+        (5, "", 0x6610, 256),
+        (5, 'encrypt_advanced = "aes256"', 0x6610, 256),
+        (5, 'encrypt_advanced = "aes192"', 0x660F, 192),
+        (5, 'encrypt_advanced = "aes128"', 0x660E, 128),
+        (1, "", 0x6801, 40),
+        (1, 'encrypt_base = "rc4"', 0x6801, 40),
+        (1, 'encrypt_base = "rc2"', 0x6602, 40),
+    ],
+)
+def test_the_preferred_cipher_of_a_level_has_a_key_of_its_own_length(
+    level: int,
+    setting: str,
+    number: int,
+    bits: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    config = parse(f"{SOUND}\n[outgoing]\n{setting}\n", tmp_path)
+    world = World()
+    know_peer(world)
+    directory = ReplicatedDirectory(lambda: world.state)
+    policy = outgoing_settings(config, SessionConfig(), ()).encryption
+    message = leaving(BodyEncryption(directory, lambda: 0.0, policy), level, 0)
+    assert message.properties.encryption_algorithm == number
+    assert key_bits(message) == bits
+
+
+@pytest.mark.spec("QB-3.1.1.3-02")
+def test_the_configuration_has_short_keys_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.world.create("orders")
+            facts = Facts(1, PEER, "10.0.0.7", (), was_encrypted=True, is_key_reduced=True)
+            sealed = SecurityHeader(is_body_encrypted=True, encryption_key=b"key")
+            refused = MessageClass.NACK_BAD_ENCRYPTION
+            for number, (is_refusing, verdict) in enumerate(((False, 0), (True, refused)), 1):
+                setting = f"reject_reduced_rc2 = {str(is_refusing).lower()}"
+                config = parse(f"{SOUND}\n[msmq]\n{setting}\n", tmp_path)
+                node = cluster.nodes["n1"]
+                await MessagePolicy(config.msmq, config.storage, node).look()
+                raw = packet(number, security=sealed)
+                assert cluster.world.arrive(raw, facts=facts) == [verdict]
+
+    run(scenario())
+
+
 POLICY = """
 [outgoing]
 encrypt_advanced = "aes128"
@@ -501,7 +570,7 @@ def test_each_level_has_a_preference_of_its_own_in_the_configuration(
         assert policy == EncryptionPolicy(**{setting: Algorithm[cipher.upper()]})  # type: ignore[arg-type]
 
 
-@pytest.mark.spec("QB-3.1.7.1.5-04", "QB-3.1.7.1.5-05", "QB-3.1.7.1.5-06")
+@pytest.mark.spec("QB-3.1.7.1.5-04", "QB-3.1.7.1.5-05", "QB-3.1.7.1.5-06", "QB-3.1.1.3-02")
 def test_the_configuration_prefers_ciphers_and_the_level_chooses_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

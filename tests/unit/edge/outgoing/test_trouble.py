@@ -299,7 +299,7 @@ def test_a_private_name_asks_the_directory_for_its_computer_and_not_for_its_queu
     run(scenario())
 
 
-@pytest.mark.spec("QB-2.2.3.1-03", "QB-3.1.5.2.1-01", "QB-3.1.5.2.1-04")
+@pytest.mark.spec("QB-2.2.3.1-03", "QB-3.1.5.2.1-01", "QB-3.1.5.2.1-04", "QB-3.1.7.4-03")
 @pytest.mark.parametrize("known_by", ["its address", "the configuration", "the directory"])
 def test_a_session_is_asked_of_a_queue_manager_unless_the_name_is_direct(known_by: str) -> None:
     async def scenario() -> None:
@@ -745,7 +745,7 @@ def test_what_peers_named_has_connection_attempts_of_its_own(
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.5.4.2-01", "QB-3.1.5.9-02", "QB-3.1.5.3.2-04")
+@pytest.mark.spec("QB-3.1.5.4.2-01", "QB-3.1.5.9-02", "QB-3.1.5.3.2-04", "QB-3.1.5.9-01")
 def test_what_became_of_a_connection_is_told_step_by_step() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -765,5 +765,14 @@ def test_what_became_of_a_connection_is_told_step_by_step() -> None:
             assert (report.state, report.next_hops) == (OutgoingState.CONNECTED, (f"IP={HOST}",))
             peer.cut()
             await until(lambda: state(cluster, queue) is OutgoingState.DISCONNECTED)
+            # One that is not used any more is closed without a word.
+            cluster.send(peer.address)
+            await until(lambda: not cluster.waiting(queue))
+            (connection,) = peer.connections
+            for _ in range(2):
+                cluster.advance(301)
+            await until(lambda: not peer.connections)
+            assert (connection.session.arrived_count, peer.closed) == (1, [])
+            assert state(cluster, queue) is OutgoingState.DISCONNECTED
 
     run(scenario())

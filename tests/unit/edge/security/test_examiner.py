@@ -18,6 +18,7 @@ from qm.security.sid import EVERYONE
 from qm.security.signature_input import SignatureVersion
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.headers.security_header import (
+    SENDER_ID_NONE,
     SENDER_ID_QUEUE_MANAGER,
     SENDER_ID_SID,
     ProviderInfo,
@@ -212,6 +213,26 @@ def test_a_signature_without_sid_is_worth_what_its_certificate_is(
     assert (facts.signature, facts.sender_sids, facts.signature_version) == (expected, (), 3)
 
 
+@pytest.mark.spec("DM-3.1.1.12-41")
+@pytest.mark.parametrize(
+    ("kind", "named", "claimed"),
+    [
+        (SENDER_ID_NONE, b"", b""),
+        (SENDER_ID_SID, ALICE, ALICE),
+        (SENDER_ID_QUEUE_MANAGER, ALICE, b""),
+    ],
+)
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_only_who_says_that_it_is_a_sid_names_a_sender(
+    desk: Desk, kind: int, named: bytes, claimed: bytes, is_encrypted: bool
+) -> None:
+    security = SecurityHeader(kind, security_id=named, sender_cert=certificate())
+    message = replace(plain(), security=security)
+    facts = desk.facts(encrypted(message, desk.own) if is_encrypted else message)
+    assert (facts.sender_sids, facts.claimed_sid) == ((), claimed)
+    assert facts.was_encrypted is is_encrypted
+
+
 @pytest.mark.parametrize(("days", "is_expired"), [(-1, True), (0, False), (366 * 21, True)])
 def test_dates_of_certificates_are_compared_with_cluster_time(
     desk: Desk, days: int, is_expired: bool
@@ -235,6 +256,12 @@ def test_an_unlisted_hash_matters_to_signed_messages_alone(desk: Desk) -> None:
     assert desk.facts(replace(odd, security=SecurityHeader(sender_cert=b"x"))) == PLAIN
     signature = SecurityHeader(sender_cert=certificate(), signature=bytes(256))
     assert desk.facts(replace(odd, security=signature)).signature is SignatureFact.INVALID
+    # Nor is it taken for another one, of which the signature may be made.
+    for hash_algorithm in (0x8003, 0x8004, 0x800C, 0x800E):
+        made = signed(plain(), hash_algorithm=hash_algorithm)
+        assert desk.facts(made).signature is SignatureFact.VALID
+        named = replace(made, properties=replace(made.properties, hash_algorithm=0x1234))
+        assert desk.facts(named).signature is SignatureFact.INVALID
 
 
 @pytest.mark.spec("MQ-2.2.19.3-23")
@@ -459,13 +486,19 @@ def test_an_older_key_still_opens(desk: Desk) -> None:
     assert desk.facts(message).was_encrypted
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-13")
+@pytest.mark.spec("QB-3.1.5.8.3-13", "QB-3.1.1.3-02")
 @pytest.mark.parametrize("is_reduced", [True, False])
 def test_reduced_keys_are_a_fact(desk: Desk, is_reduced: bool) -> None:
     secret = b"\x01\x02\x03\x04\x05" + (bytes(11) if is_reduced else bytes(10) + b"\x01")
     message = encrypted(plain(), desk.own, PrivacyLevel.ENHANCED, RC2, secret)
+    for _ in range(2):  # the second time its key is known already
+        facts = desk.facts(message)
+        assert (facts.was_encrypted, facts.is_key_reduced) == (True, is_reduced)
+    assert desk.keys.reads == 1
+    # Keys of other ciphers may be as they like.
+    message = encrypted(plain(), desk.own, PrivacyLevel.ENHANCED, RC4, secret)
     facts = desk.facts(message)
-    assert (facts.was_encrypted, facts.is_key_reduced) == (True, is_reduced)
+    assert (facts.was_encrypted, facts.is_key_reduced) == (True, False)
 
 
 # Caches ------------------------------------------------------------------------------------

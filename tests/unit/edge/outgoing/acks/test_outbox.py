@@ -137,6 +137,7 @@ def test_a_final_ack_says_of_which_message_it_is() -> None:
 
 
 @pytest.mark.spec("QB-3.1.7.17-04", "QB-3.1.7.17-01", "QB-3.1.1.3.1-14")
+@pytest.mark.spec("MQ-2.2.19.2-03", "MQ-2.2.19.2-04")
 def test_the_way_back_follows_from_the_name_that_was_used() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
@@ -173,6 +174,7 @@ def test_the_way_back_follows_from_the_name_that_was_used() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-1.3.5.1-01")
 @pytest.mark.parametrize(
     "stranger",
     [SessionFacts(8, PEER_GUID, "127.0.0.99", 2_000), SessionFacts(8, b"OTHR" * 4, HOST, 2_000)],
@@ -620,7 +622,7 @@ def test_with_the_timer_an_order_ack_follows_half_a_second_after_the_last_messag
     run(scenario())
 
 
-@pytest.mark.spec("QB-2.2.4-06")
+@pytest.mark.spec("QB-2.2.4-06", "QB-3.1.1.6.2-04")
 def test_an_order_ack_covers_what_was_refused_too() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
@@ -687,6 +689,7 @@ def test_no_two_order_acks_have_one_message_id() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("QB-1.3.5.1-01")
 def test_an_order_ack_leaves_over_every_open_session_of_the_peer() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
