@@ -13,6 +13,8 @@ import pytest
 
 from qm.edge.relay import relay
 from qm.edge.tcp import connection, context
+from qm.model.values import commands
+from qm.model.values.limits import APPLY_VERSION
 from qm.names.guid import guid_text
 from qm.session import CloseReason, SessionConfig
 from qm.wire.headers.security_header import SecurityHeader
@@ -158,6 +160,7 @@ def test_in_the_middle_of_a_session(
 def test_what_is_no_packet_closes_behind_messages_that_are_examined_too() -> None:
     async def scenario() -> None:
         async with world() as w:
+            w.consensus.one(commands.RaiseApplyVersion(APPLY_VERSION))
             queue = w.consensus.create("orders")
             raw = await w.raw(is_open=True)
             sealed = SecurityHeader(is_body_encrypted=True, encryption_key=b"key")

@@ -46,6 +46,7 @@ async def asker(w: World) -> Asker:
     return made
 
 
+@pytest.mark.spec("QB-2.2.7-07")
 def test_a_ping_is_answered_to_the_port_that_asked() -> None:
     async def scenario() -> None:
         async with world() as w:
