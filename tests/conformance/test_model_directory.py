@@ -22,12 +22,14 @@ from qm.model.values.elements import (
     DirectoryServerType,
     QueueAccessType,
 )
+from qm.model.values.limits import VERSION_OF_AUDITED_RIGHTS
 from qm.model.values.records import OutgoingPosition, Queue, QueueManager, encode
 from qm.model.values.rows import QUEUE_KEY
 from qm.names.guid import guid_from_text, guid_text
 from qm.rpc.dcom.hresults import OR_INVALID_OID, OR_INVALID_OXID, OR_INVALID_SET, Hresult
 from qm.security.descriptor import (
     ACE_ALLOWED,
+    ACE_AUDIT,
     ACE_DENIED,
     Ace,
     Acl,
@@ -70,6 +72,12 @@ def read(world: World, kind: DirectoryObjectType, identifier: bytes) -> Director
 
 def allowing(mask: int, kind: int = ACE_ALLOWED) -> bytes:
     return write_descriptor(SecurityDescriptor(dacl=Acl((Ace(kind, 0, mask, EVERYONE),))))
+
+
+def auditing(mask: int, granted: int) -> bytes:
+    everything = Acl((Ace(ACE_ALLOWED, 0, granted, EVERYONE),))
+    is_audit = Acl((Ace(ACE_AUDIT, 0, mask, EVERYONE),))
+    return write_descriptor(SecurityDescriptor(dacl=everything, sacl=is_audit))
 
 
 def set_manager(world: World, **values: object) -> int:
@@ -254,13 +262,25 @@ def test_a_descriptor_speaks_of_rights_that_exist(
             status = write(world, 1, kind, security=allowing(mask))
         is_legal = bool(mask & rights)
         assert status == (SUCCESS if is_legal else illegal), hex(mask)
-    # Whether it is granted or denied.
+    # Whether it is granted, denied or audited.
     for mask in (0x8, 0x100, 0x10_0000):
-        denying = allowing(mask, ACE_DENIED)
-        if kind is Type.QUEUE_MANAGER:
-            assert set_manager(world, security=denying) == illegal
-        else:
-            assert write(world, 1, kind, security=denying) == illegal
+        for security in (allowing(mask, ACE_DENIED), auditing(mask, rights)):
+            if kind is Type.QUEUE_MANAGER:
+                assert set_manager(world, security=security) == illegal
+            else:
+                assert write(world, 1, kind, security=security) == illegal
+    if kind is Type.QUEUE_MANAGER:
+        assert set_manager(world, security=auditing(rights, rights)) == 0
+    else:
+        assert write(world, 1, kind, security=auditing(rights, rights)) == SUCCESS
+
+
+def test_an_older_cluster_looks_at_no_audit_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.model.world.APPLY_VERSION", VERSION_OF_AUDITED_RIGHTS - 1)
+    older = World()
+    security = auditing(0x100, int(MachineAccess.MACHINE_GENERIC_ALL))
+    assert set_manager(older, security=security) == 0
+    assert write(older, 1, Type.SITE, security=auditing(0x100, 0x10)) == SUCCESS
 
 
 @pytest.mark.spec("DM-3.1.1.1-13")

@@ -7,6 +7,7 @@ import pytest
 from qm.model.messages.message import Message
 from qm.model.state.tables import Table
 from qm.model.values import commands
+from qm.model.values.limits import VERSION_OF_FINAL_CLASSES
 from qm.wire.message_class import MessageClass
 from tests.unit.model.test_delivery import JOURNALED, TRANSACTIONAL, Sender
 from tests.unit.model.world import direct, packet
@@ -242,14 +243,17 @@ def test_copy_after_the_order_ack(sender: Sender, wish: str) -> None:
 )
 @pytest.mark.parametrize(
     "message_class",
-    [MessageClass.ACK_RECEIVE, MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_RECEIVE_TIMEOUT],
+    [
+        *(MessageClass.ACK_RECEIVE, MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_RECEIVE_TIMEOUT),
+        *(0x4001, 0x4200, 0x7FFF),  # nor do others without the bit of failures mean success
+    ],
 )
 def test_copy_after_the_final_ack(
     sender: Sender,
     fields: dict[str, object],
     received: dict[str, int],
     refused: dict[str, int],
-    message_class: MessageClass,
+    message_class: int,
 ) -> None:
     sender.send(1, **fields, **TRANSACTIONAL)
     ordinal = arrived(sender)
@@ -257,8 +261,19 @@ def test_copy_after_the_final_ack(
         sender.one(commands.FinalAcked(array("Q", [ordinal]), array("Q", [message_class]))).status
         == 0
     )
-    expected = received if message_class is MessageClass.ACK_RECEIVE else refused
+    expected = received if message_class == MessageClass.ACK_RECEIVE else refused
     assert copies(sender) == expected
     assert sender.keys() == []
     left = {Table.OUTGOING, Table.AWAITING_FINAL_ACK, Table.LOCK, Table.OBLIGATION}
     assert {row[0] for row in sender.state.rows()} & left == set()
+
+
+def test_an_older_cluster_takes_what_is_no_failure_for_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.unit.model.world.APPLY_VERSION", VERSION_OF_FINAL_CLASSES - 1)
+    older = Sender(forgets=False)
+    older.send(1, **JOURNALED, **TRANSACTIONAL)
+    final = commands.FinalAcked(array("Q", [arrived(older)]), array("Q", [0x4001]))
+    assert older.one(final).status == 0
+    assert copies(older) == {JOURNAL: 1}

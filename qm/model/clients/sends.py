@@ -38,6 +38,7 @@ from qm.model.values.limits import (
     PACKET_MAX_BYTES,
     TARGETS_PER_SEND_MAX,
     VERSION_OF_PEOPLE,
+    VERSION_OF_PRIVATE_BODIES,
     VERSION_OF_SEALED_BODIES,
     VERSION_OF_SIGNED_SENDS,
     VERSION_OF_TIME_TO_REACH,
@@ -287,7 +288,7 @@ class Sending:
             ordinal,
             ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
             self._lifetime_s(message) if is_outgoing else message.user_header.time_to_be_received,
-            _obligation(message, command.application_deadletter_queue),
+            self._obligation(message, command.application_deadletter_queue),
             seal_bytes=copy.stored_bytes - copy.size_bytes,
         )
         lock = None
@@ -307,6 +308,25 @@ class Sending:
         if is_here and position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
+
+    def _obligation(
+        self, message: UserMessage, application_deadletter_queue: str
+    ) -> Obligation | None:
+        """Return the obligation of a message sent here; other queue managers send final acks."""
+        header, properties = message.user_header, message.properties
+        if not properties.flags and not application_deadletter_queue:
+            return None
+        is_known = self._ledger.behaviour >= VERSION_OF_PRIVATE_BODIES
+        return Obligation(
+            acknowledgements=properties.flags,
+            administration_queue=stored_name(header.admin_queue, header),
+            application_deadletter_queue=application_deadletter_queue,
+            priority=message.priority,
+            application_tag=properties.application_tag,
+            label=label_bytes(properties.label),
+            destination=stored_name(header.destination_queue, header),
+            is_private=is_known and properties.privacy_level != PrivacyLevel.NONE,
+        )
 
     def _lifetime_s(self, message: UserMessage) -> int:
         """Return how long it may be in transit: until the first of its times is over.
@@ -400,19 +420,3 @@ def _flags(message: UserMessage, queue: QueueInHand, command: Send) -> int:
     if message.transaction is not None and message.transaction.is_final_ack_wanted:
         flags |= PositionFlag.FINAL_ACK_WANTED
     return int(flags)
-
-
-def _obligation(message: UserMessage, application_deadletter_queue: str) -> Obligation | None:
-    """Return the obligation of a message sent here; other queue managers send final acks."""
-    header, properties = message.user_header, message.properties
-    if not properties.flags and not application_deadletter_queue:
-        return None
-    return Obligation(
-        acknowledgements=properties.flags,
-        administration_queue=stored_name(header.admin_queue, header),
-        application_deadletter_queue=application_deadletter_queue,
-        priority=message.priority,
-        application_tag=properties.application_tag,
-        label=label_bytes(properties.label),
-        destination=stored_name(header.destination_queue, header),
-    )

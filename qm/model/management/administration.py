@@ -15,7 +15,12 @@ from qm.model.state.people import with_groups
 from qm.model.state.principals import Principals
 from qm.model.state.registry import PRIVATE_QUEUE_NUMBER_FIRST, NameIndex, Registry, folded
 from qm.model.state.tables import Table
-from qm.model.values.attributes import QUEUE_ATTRIBUTES, QUEUE_MANAGER_ATTRIBUTES, decode_attributes
+from qm.model.values.attributes import (
+    QUEUE_ATTRIBUTES,
+    QUEUE_MANAGER_ATTRIBUTES,
+    audits_only,
+    decode_attributes,
+)
 from qm.model.values.commands import (
     AuditMark,
     AuditResult,
@@ -46,6 +51,7 @@ from qm.model.values.limits import (
     QUEUES_PER_PRINCIPAL_MAX,
     QUOTA_QUEUES,
     SUBQUEUES_PER_QUEUE_MAX,
+    VERSION_OF_AUDITED_RIGHTS,
     VERSION_OF_BINDINGS,
     VERSION_OF_QUEUE_RIGHTS,
     VERSION_OF_REFUSALS,
@@ -165,6 +171,9 @@ class Administration:
         values, refusal = decode_attributes(
             QUEUE_MANAGER_ATTRIBUTES, command.changes, self._ledger.behaviour, is_change=True
         )
+        is_audited = self._ledger.behaviour >= VERSION_OF_AUDITED_RIGHTS
+        if is_audited and not audits_only(MachineAccess, values.get(_SECURITY, b"")):
+            refusal = refusal or ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
         if refusal:
             return Outcome(refusal)
         for name, value in values.items():

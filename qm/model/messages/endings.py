@@ -14,7 +14,11 @@ from qm.model.state.registry import Registry
 from qm.model.state.tables import Table
 from qm.model.values.effects import EffectKind
 from qm.model.values.elements import QueueKind
-from qm.model.values.limits import ALARM_JOURNAL_DROPPED, VERSION_OF_REFUSALS
+from qm.model.values.limits import (
+    ALARM_JOURNAL_DROPPED,
+    VERSION_OF_FINAL_CLASSES,
+    VERSION_OF_REFUSALS,
+)
 from qm.model.values.records import Obligation
 from qm.model.values.rows import POSITION_KEY, Position, PositionFlag
 from qm.wire.message_class import MessageClass
@@ -113,7 +117,7 @@ class Endings:
         `message_class` says how it ended there: ACK_REACH_QUEUE, or a FinalAck's class.
         """
         obligation = self._obligation(queue, key)
-        is_failure = bool(message_class & 0x8000)
+        is_failure = self._is_failure(message_class)
         if is_failure and position.flags & PositionFlag.NEGATIVE_JOURNALING:
             application = obligation.application_deadletter_queue if obligation else ""
             self.dead_letter(position, key, message_class, application)
@@ -144,6 +148,11 @@ class Endings:
         if position.flags & PositionFlag.HAS_LOCK:
             state.delete(Table.LOCK, row_key)
         self._ledger.unlink(queue, key, position, kind, reason)
+
+    def _is_failure(self, message_class: int) -> bool:
+        if self._ledger.behaviour < VERSION_OF_FINAL_CLASSES:
+            return bool(message_class & 0x8000)
+        return message_class not in (MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE)
 
     def roll_back(self, queue: QueueInHand, key: int, position: Position) -> None:
         """Unlink an enqueue that was never visible: no event, no acknowledgement (guide 3.1)."""
@@ -232,7 +241,7 @@ class Endings:
 
 def _subject(position: Position, obligation: Obligation) -> Subject:
     """Return a position as the subject of an acknowledgement; sealed bodies are not returned."""
-    is_sealed = bool(position.flags & PositionFlag.WAS_ENCRYPTED)
+    is_sealed = bool(position.flags & PositionFlag.WAS_ENCRYPTED) or obligation.is_private
     body = (
         position.body_index,
         position.body_offset,

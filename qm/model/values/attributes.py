@@ -95,9 +95,20 @@ def _descriptor(value: Any) -> int:
     return 0
 
 
+def audits_only(rights: type[IntFlag], security: bytes) -> bool:
+    """Whether the audit entries of a sound descriptor, if it has any, name only these rights."""
+    sacl = parse_descriptor(security).sacl if security else None
+    known = _bits_of(rights)
+    return sacl is None or not any(entry.mask & ~known for entry in sacl.entries)
+
+
+def _bits_of(rights: type[IntFlag]) -> int:
+    return int(functools.reduce(operator.or_, rights)) | GENERIC_RIGHTS
+
+
 def descriptor_of(rights: type[IntFlag]) -> Check:
     """Return the check of a descriptor whose entries grant and deny only these rights."""
-    known = int(functools.reduce(operator.or_, rights)) | GENERIC_RIGHTS
+    known = _bits_of(rights)
 
     def check(value: Any) -> int:
         try:

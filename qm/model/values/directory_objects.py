@@ -6,9 +6,10 @@ to which groups it belongs, and how it logs on by RPC.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
-from qm.model.values.attributes import Attribute, descriptor_of, public_keys
+from qm.model.values.attributes import Attribute, audits_only, descriptor_of, public_keys
 from qm.model.values.elements import DirectoryObjectType
 from qm.model.values.limits import (
     ADDRESSES_PER_MANAGER_MAX,
@@ -17,6 +18,7 @@ from qm.model.values.limits import (
     GROUPS_PER_USER_MAX,
     SEALED_PASSWORD_MAX_BYTES,
     VERSION_OF_ACCOUNTS,
+    VERSION_OF_AUDITED_RIGHTS,
     VERSION_OF_PEOPLE,
     VERSION_OF_USER_FORMS,
 )
@@ -144,6 +146,15 @@ INDEXED: Final[Mapping[DirectoryObjectType, tuple[str, ...]]] = {
 """Attributes by which an object is found; no two objects of a class share a value of them."""
 
 
+_RIGHTS: Final = MappingProxyType(
+    {
+        DirectoryObjectType.ENTERPRISE: EnterpriseAccess,
+        DirectoryObjectType.SITE: SiteAccess,
+        DirectoryObjectType.CONNECTED_NETWORK: ConnectedNetworkAccess,
+    }
+)
+
+
 def writable(object_type: int, behaviour: int) -> Mapping[str, Attribute] | None:
     """Return what may be written of an object at this apply version, None if nothing."""
     if object_type not in tuple(DirectoryObjectType):
@@ -160,7 +171,11 @@ def refusal_of(object_type: DirectoryObjectType, values: dict[str, Any], behavio
         is_limited = behaviour >= VERSION_OF_PEOPLE
         if not _is_user(values) or (is_limited and not _fits(values.get("certificates"))):
             return ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
-    return 0
+    rights = _RIGHTS.get(object_type)
+    if rights is None or behaviour < VERSION_OF_AUDITED_RIGHTS:
+        return 0
+    is_sound = audits_only(rights, values.get("security", b""))
+    return 0 if is_sound else ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
 
 
 def _is_user(values: dict[str, Any]) -> bool:

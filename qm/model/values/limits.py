@@ -87,6 +87,15 @@ EVENT_DETAIL_MAX_CHARS: Final = 200
 VERSION_OF_TIME_TO_REACH: Final = 9
 """Apply version from which on a message to another queue manager may leave in the whole of the
 second in which its TimeToReachQueue ends ([MS-MQQB] 3.1.7.1.2)."""
+VERSION_OF_PRIVATE_BODIES: Final = 9
+"""Apply version from which on no negative acknowledgement returns the body of a message that was
+sent here with a privacy level ([MS-MQQB] 3.1.7.15)."""
+VERSION_OF_FINAL_CLASSES: Final = 9
+"""Apply version from which on a final ack says that a message was received by ACK_RECEIVE alone
+([MS-MQQB] 3.1.5.7)."""
+VERSION_OF_AUDITED_RIGHTS: Final = 9
+"""Apply version from which on audit entries of the descriptors of the queue manager and of
+directory objects, too, name the rights alone that there are ([MS-MQDMPR] 3.1.1.1)."""
 VERSION_OF_SEALED_BODIES: Final = 8
 """Apply version from which on the node that takes a message may seal its body: quotas judge its
 size without the seal."""

@@ -277,7 +277,9 @@ class Obligation(Record):
     """Those of them that ended a transaction ([MS-MQMQ] has no field for it: it stays here)."""
     moves: int = 0
     """How often it was moved to another queue or subqueue."""
-    appended = 3
+    is_private: bool = False
+    """Whether its body leaves this queue manager only encrypted."""
+    appended = 4
 
 
 class FinalAckRow(Record):

@@ -22,10 +22,11 @@ from qm.model.values.elements import (
 from qm.model.values.limits import (
     SETTLED_PER_COMMAND_MAX,
     TIME_TO_LIVE_DEFAULT_S,
+    VERSION_OF_PRIVATE_BODIES,
     VERSION_OF_TIME_TO_LIVE,
     VERSION_OF_TIME_TO_REACH,
 )
-from qm.model.values.records import Queue, decode, encode
+from qm.model.values.records import Queue, SyntheticPacket, decode, encode
 from qm.model.values.rows import QUEUE_KEY
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
@@ -480,6 +481,31 @@ def test_what_is_on_its_way_for_too_long_is_nacked_and_dead_lettered(
     assert len(sender.ordinals(which)) == 1
     (nack,) = sender.messages(admin)
     assert nack.properties.message_class == MessageClass.NACK_REACH_QUEUE_TIMEOUT
+
+
+@pytest.mark.spec("QB-3.1.7.15-05")
+@pytest.mark.parametrize("version", [VERSION_OF_PRIVATE_BODIES - 1, VERSION_OF_PRIVATE_BODIES])
+@pytest.mark.parametrize("level", [0, 1, 3, 5])
+def test_no_nack_returns_the_body_of_a_private_message(
+    monkeypatch: pytest.MonkeyPatch, level: int, version: int
+) -> None:
+    """Neither when it could not leave, nor when it was purged here."""
+    monkeypatch.setattr("tests.unit.model.world.APPLY_VERSION", version)
+    sender = Sender(forgets=False)
+    admin, orders = sender.create("admin"), sender.create("orders")
+    asked = {"properties": {"flags": 0x0C, "privacy_level": level}, "admin_queue": direct("admin")}
+    sender.send(1, body=b"a secret", **asked)
+    sender.one(commands.TransferFailed(sender.queue_id, array("Q", sender.keys()), 0x8001))
+    raw = packet(0, body=b"a secret", **asked)  # type: ignore[arg-type]
+    assert sender.c.send("DIRECT=OS:vhost\\orders", raw=raw).status == 0
+    sender.one(commands.PurgeQueue(request(), orders, ()))
+    sender.settle(orders)
+    told = [one.properties for one in sender.messages(admin)]
+    assert [one.message_class for one in told] == [0x8001, 0xC001]
+    is_returned = not level or version < VERSION_OF_PRIVATE_BODIES
+    nacks = [decode(SyntheticPacket, row) for table, _, row in sender.state.rows()
+             if table == Table.SYNTHETIC]  # fmt: skip
+    assert [one.body_of is not None for one in nacks] == [is_returned] * 2
 
 
 @pytest.mark.spec("QB-3.1.7.1.2-01")

@@ -13,8 +13,8 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts
 from qm.model.values.elements import BindingMode, OutgoingAdminState
-from qm.names.direct import direct_text
-from qm.names.format_name import DirectName, parse_format_name
+from qm.names.direct import DirectName, direct_text
+from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.session import OutgoingState, SessionConfig
 from qm.wire.guid import GUID_NULL
