@@ -15,7 +15,7 @@ from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
-from qm.model.values.limits import VERSION_OF_JUDGEMENT
+from qm.model.values.limits import VERSION_OF_JUDGEMENT, VERSION_OF_RENEWED_MEMORY
 from qm.model.values.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
 from qm.model.values.rows import BODY_KEY, SEQUENCE_IN_ROW
 from qm.names.guid import guid_text
@@ -26,7 +26,17 @@ from qm.wire.structures.queue_name import (
     PublicQueueFormatName,
     QueueHost,
 )
-from tests.unit.model.world import NOW_S, OWN, PEER, PEER_ADDRESS, World, direct, packet, request
+from tests.unit.model.world import (
+    NOW_MS,
+    NOW_S,
+    OWN,
+    PEER,
+    PEER_ADDRESS,
+    World,
+    direct,
+    packet,
+    request,
+)
 from tests.unit.store.test_store import Node, arrivals, setup_commands
 
 ACCEPTED, DUPLICATE = TransferVerdict.ACCEPTED, TransferVerdict.DUPLICATE
@@ -154,6 +164,30 @@ def test_a_repeated_message_is_discarded_for_as_long_as_it_may_be_repeated(
     assert len(world.positions(orders)) == 1
     assert world.arrive(packet(7, source_queue_manager=OWN, **asked)) == [ACCEPTED]
     assert world.arrive(packet(8, **asked)) == [ACCEPTED]
+
+
+@pytest.mark.spec("QB-3.1.5.8.1-02")
+@pytest.mark.parametrize("version", [VERSION_OF_RENEWED_MEMORY - 1, VERSION_OF_RENEWED_MEMORY])
+@pytest.mark.parametrize("asked", [{}, asking(PA)], ids=["plain", "with an acknowledgement"])
+def test_each_repeat_is_remembered_as_the_message_was(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], version: int
+) -> None:
+    monkeypatch.setattr("tests.unit.model.world.APPLY_VERSION", version)
+    world = World()
+    world.create("orders")
+    manager = world.machine.manager
+    assert manager is not None
+    nearly_ms = manager.duplicate_horizon_ms - 3_600_000
+    message, other = packet(7, **asked), packet(8, sent_time=NOW_S - 1, **asked)
+    assert world.arrive(message, other) == [ACCEPTED, ACCEPTED]
+    for _ in range(3):
+        world.tick(nearly_ms)
+        restart(world)
+        is_known = version >= VERSION_OF_RENEWED_MEMORY or world.now_ms == NOW_MS + nearly_ms
+        assert world.arrive(message, message) == [DUPLICATE if is_known else ACCEPTED, DUPLICATE]
+        if not is_known:
+            return
+    assert world.arrive(other) == [ACCEPTED], "what was not repeated is forgotten"
 
 
 @pytest.mark.spec("QB-3.1.5.8.2-04", "QB-3.1.1.3-05", "QB-3.1.5.8.8-03")

@@ -39,6 +39,7 @@ from qm.model.values.limits import (
     VERSION_OF_JUDGEMENT,
     VERSION_OF_REFUSALS,
     VERSION_OF_REFUSED_SESSIONS,
+    VERSION_OF_RENEWED_MEMORY,
     VERSION_OF_SEALED_BODIES,
 )
 from qm.model.values.rows import PositionFlag
@@ -157,6 +158,8 @@ class Arrivals:
             return self._take_transactional(arrival, stream, policies)
         history = self.duplicates.history(stream)
         if history.is_known(arrival.sent_time, arrival.message_id):
+            if self._ledger.behaviour >= VERSION_OF_RENEWED_MEMORY:
+                history.keep(self._lifetime_ms(arrival))
             return TransferVerdict.DUPLICATE
         verdict = self._admit(arrival, False, policies)
         if verdict == _ACCEPTED or arrival.has_consequence:

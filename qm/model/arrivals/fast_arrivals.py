@@ -18,7 +18,7 @@ from operator import sub
 from struct import Struct
 from typing import Final
 
-from qm.model.arrivals.incoming_streams import ORDINAL_MASK, Stream
+from qm.model.arrivals.incoming_streams import ORDINAL_MASK, History, Stream
 from qm.model.arrivals.lanes import (
     DESTINATION_AT,
     DESTINATION_END,
@@ -38,6 +38,7 @@ from qm.model.state.tables import Table
 from qm.model.values.columns import IntArray
 from qm.model.values.commands import EdgeBatch, TransferVerdict
 from qm.model.values.effects import Alike, EffectKind
+from qm.model.values.limits import VERSION_OF_RENEWED_MEMORY
 from qm.model.values.records import QueueManager, quota_bytes
 from qm.model.values.rows import (
     DEADLINE_KEY,
@@ -215,6 +216,7 @@ class PlainRun:
                         history.turn_to(sent, high)
                     if history.bitmap & _BITS[ordinal & ORDINAL_MASK]:
                         verdicts[k] = _DUPLICATE
+                        self._renew(history, sent, reach)
                         continue
                 charged = queue.total_bytes + queue.subqueue_bytes + size
                 if charged > lane.limit_bytes or total_bytes + size > limit_bytes:
@@ -280,6 +282,14 @@ class PlainRun:
             last_lane, last_bits = lane, bits
         self._close(sequential_id, total_bytes)
         return verdicts
+
+    def _renew(self, history: History, sent_time: int, reach_s: int) -> None:
+        """A repeat is remembered from now on, for as long as it may be repeated."""
+        if self._ledger.behaviour < VERSION_OF_RENEWED_MEMORY:
+            return
+        lifetime_ms = self._horizon_ms if reach_s == TIME_INFINITE_S else reach_s * 1000
+        if max(self._ledger.now_ms, sent_time * 1000) + lifetime_ms > history.forget_at_ms:
+            history.keep(lifetime_ms)
 
     def _advance_to(self, k: int, lane: Lane, number: int) -> None:
         """Have a sequence advance, and its sender told, which is the same for all of a lane."""

@@ -90,6 +90,8 @@ second in which its TimeToReachQueue ends ([MS-MQQB] 3.1.7.1.2)."""
 VERSION_OF_PRIVATE_BODIES: Final = 9
 """Apply version from which on no negative acknowledgement returns the body of a message that was
 sent here with a privacy level ([MS-MQQB] 3.1.7.15)."""
+VERSION_OF_RENEWED_MEMORY: Final = 9
+"""Apply version from which on a repeat renews the memory of its message ([MS-MQQB] 3.1.5.8.1)."""
 VERSION_OF_FINAL_CLASSES: Final = 9
 """Apply version from which on a final ack says that a message was received by ACK_RECEIVE alone
 ([MS-MQQB] 3.1.5.7)."""
