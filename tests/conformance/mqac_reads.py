@@ -252,6 +252,17 @@ def finds_nothing(service: MSMQService, name: str) -> None:
         assert time.monotonic() - begun < WAIT_S
 
 
+def finds_nothing_in_a_transaction(service: MSMQService, name: str) -> None:
+    """So it is in a transaction."""
+    queue = opened(made(service, is_transactional=True))
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    begun = time.monotonic()
+    with fails(NOT_FOUND):
+        getattr(queue, name)(transaction, ReceiveTimeout=0)
+    assert time.monotonic() - begun < WAIT_S
+    transaction.Abort()
+
+
 def finds_nothing_else(service: MSMQService, name: str) -> None:
     """Nothing suitable among others: nothing behind the last, before the first, or beside what is
     gone (AC-A50); and what a transaction has locked is not suitable.

@@ -499,7 +499,7 @@ def test_the_end_of_a_handle_ends_each_of_its_waits_and_no_other() -> None:
     reading(scenario)
 
 
-@pytest.mark.spec("DM-3.1.1.10-01", "DM-3.1.7.1.2-01")
+@pytest.mark.spec("DM-3.1.1.10-01", "DM-3.1.7.1.2-01", "DM-3.1.7.1.10-07")
 def test_a_wait_takes_or_not_and_has_a_tag_or_not_and_a_cursor_or_not() -> None:
     async def scenario(reader: Reader) -> None:
         client = reader.client

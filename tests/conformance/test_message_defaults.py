@@ -15,7 +15,8 @@ from qm.client.signing import AuthenticationLevel, new_signer, version_of
 from qm.names.guid import guid_text
 from qm.pb import data_pb2
 from qm.security.signature_input import SignatureVersion
-from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm
+from qm.wire.enums import EncryptionAlgorithm
+from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.user_message import UserMessage, parse_user_message
 from qm.wire.structures.queue_name import (
@@ -83,7 +84,9 @@ def test_times_correlation_and_algorithms(bare: Bare) -> None:
     told(properties, {"time_to_reach_queue_s": 0x54600, "time_to_be_received_s": 0xFFFF_FFFF})
     assert packet.properties.correlation_id == bytes(20)
     assert properties.correlation_id == b""
-    assert properties.hash_algorithm == HashAlgorithm.SHA512, "DM-A36"
+    assert properties.hash_algorithm == 0x800E, "SHA-512: DM-A36"
+    assert packet.properties.hash_algorithm == 0x800E
+    assert MessagePropertiesHeader(b"").hash_algorithm == 0x800E, "of what nobody signs, too"
     assert properties.encryption_algorithm == EncryptionAlgorithm.RC4
 
 

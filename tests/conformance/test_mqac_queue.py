@@ -284,6 +284,7 @@ def test_reads_begin_at_the_head(service: MSMQService) -> None:
 
 @pytest.mark.spec(
     "AC-3.11.4.1.15-01", "AC-3.11.4.1.29-01", "AC-3.11.4.1.30-01", "AC-3.11.4-03",
+    "DM-3.1.7.3.2-03",
 )  # fmt: skip
 def test_peeks_pass_locked_messages_that_may_not_be_seen(service: MSMQService) -> None:
     queue, taker, transaction = with_both_ends_locked(service)

@@ -133,6 +133,12 @@ def test_receive_waits_as_long_as_it_is_told(service: MSMQService) -> None:
     reads.waits(service, "Receive")
 
 
+@pytest.mark.spec("AC-3.11.4.1.14-06")
+def test_receive_in_a_transaction_finds_nothing_at_once(service: MSMQService) -> None:
+    for name in ("Receive", "Receive_v1", "ReceiveCurrent"):
+        reads.finds_nothing_in_a_transaction(service, name)
+
+
 @pytest.mark.spec("AC-3.11.4.1.14-08", "AC-3.11.4.1.14-09")
 def test_receive_takes_a_message(service: MSMQService) -> None:
     reads.locks(service, "Receive")

@@ -154,7 +154,7 @@ def five(reader: RemoteReader, handle: bytes, cursors: list[int]) -> list[Awaita
     ]
 
 
-@pytest.mark.spec("DM-3.1.7.1.2-01", "DM-3.1.7.1.2-02", "DM-3.1.7.3.1-05")
+@pytest.mark.spec("DM-3.1.7.1.2-01", "DM-3.1.7.1.2-02", "DM-3.1.7.3.1-05", "DM-3.1.7.1.10-07")
 def test_the_end_of_a_cursor_ends_each_wait_at_it_and_no_other() -> None:
     async def scenario(world: RpcWorld, client: Client) -> None:
         await with_orders(client)

@@ -76,7 +76,7 @@ def refused_flags(flags: int, names: bytes = bytes(64)) -> ProtocolError:
     return raw.refused(raw.message(raw.user(flags, names), raw.properties()))
 
 
-@pytest.mark.spec("MQ-2.2.19.2-01", "MQ-2.2.19.2-05", "MQ-2.2.19.2-09")
+@pytest.mark.spec("MQ-2.2.19.2-01", "MQ-2.2.19.2-05", "MQ-2.2.19.2-09", "MQ-2.2.18.1.5-01")
 def test_the_fixed_part_has_48_bytes_and_the_names_follow_in_order() -> None:
     flags = 0x0010_0000 | MP | 0x0040_0000  # TH MP CQ
     flags |= 29 | 1 << 5 | 1 << 8 | 1 << 9 | 3 << 10 | 6 << 13 | 5 << 16

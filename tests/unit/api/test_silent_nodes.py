@@ -35,6 +35,8 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             if is_asked and time.monotonic() - began < SPOKE_S:
                 writer.write(frame(PING, ACK, payload))
     except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    finally:
         writer.close()
 
 

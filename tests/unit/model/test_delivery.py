@@ -424,6 +424,10 @@ def test_several_targets_share_one_message_id_and_stop_at_the_first_failure(
     assert (len(sender.positions(orders)), len(sender.positions(third))) == (2, 0)
     assert sender.c.send("DIRECT=OS:vhost\\third", "DIRECT=OS:vhost\\orders").status == 0
     assert (len(sender.positions(orders)), len(sender.positions(third))) == (3, 1)
+    changes = {"quota": encode_attribute(0)}
+    assert sender.one(commands.SetQueue(request(), third, changes, ())).status == 0
+    stopped = sender.c.send(ELSEWHERE, "DIRECT=OS:vhost\\third", "DIRECT=OS:vhost\\absent")
+    assert stopped.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
 
 
 @pytest.mark.spec("DM-3.1.7.3.9-03")

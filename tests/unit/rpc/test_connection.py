@@ -440,9 +440,10 @@ def test_another_version_is_refused_as_in_the_vector() -> None:
 
 @pytest.mark.spec("RP-RPCE-2.2.1.1.7-02", "RP-RPCE-3.3.3.5.3-01")
 def test_a_provider_that_is_not_offered_is_refused() -> None:
-    trailer = Trailer(68, 6, 1, b"token")
-    nak = Client().bind(trailer=trailer)
-    assert (nak.kind, nak.body[0]) == (PduType.BIND_NAK, 8)
+    for auth_type in (0, 1, 68, 255):
+        trailer = Trailer(auth_type, 6, 1, b"token")
+        nak = Client().bind(trailer=trailer)
+        assert (nak.kind, nak.body[0]) == (PduType.BIND_NAK, 8)
     client = Client()
     client.bound()
     assert status_of([client.bind(trailer=trailer, kind=PduType.ALTER_CONTEXT)]) == 5

@@ -170,9 +170,11 @@ class Library:
 
 
 class Accounts:
-    """Knows service, which is not in the domain, and a disabled account."""
+    """Knows service, which is not in the domain, and a disabled account; both name the realm."""
 
     def find(self, name: str, domain: str) -> Account | None:
+        if domain != "QUORATE.TEST":
+            return None
         sids = (sid_from_text("S-1-5-21-1-2-3-4"),)
         return {
             "service": Account("service", bytes(16), sids),
@@ -230,7 +232,7 @@ def test_a_logon_info_that_was_altered_is_refused_or_read_within_its_bounds() ->
             sids_of_logon(LOGON_INFO[:end])
 
 
-@pytest.mark.spec("RP-OUR-auth-04", "RP-KILE-3.4.5.3-01")
+@pytest.mark.spec("RP-OUR-auth-04", "RP-KILE-3.4.5.3-01", "RP-RPCE-2.2.2.12-01")
 def test_who_calls_is_whom_the_ticket_names(monkeypatch: pytest.MonkeyPatch) -> None:
     library(monkeypatch)
     one = acceptor()
@@ -285,6 +287,24 @@ def test_signing_alone_needs_no_sealing(monkeypatch: pytest.MonkeyPatch) -> None
         one.unprotect(AuthLevel.INTEGRITY, parts, token + b"0", signs_header=True)
     with pytest.raises(SecurityRefused, match="expired"):
         one.protect(AuthLevel.INTEGRITY, Buffers(b"", b"", b""), signs_header=False)
+
+
+@pytest.mark.spec("RP-KILE-3.4.5.6-01")
+def test_so_it_is_within_spnego(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch)
+    spnego = offers().begin(AuthType.SPNEGO, AuthLevel.INTEGRITY, "::1")
+    assert spnego is not None
+    listed = der.write(der.SEQUENCE, der.write(der.OID, OID_KERBEROS))
+    fields = (der.write(0xA0, listed), der.write(0xA2, der.write(der.OCTETS, b"ticket")))
+    given = der.write(0xA0, der.write(der.SEQUENCE, *fields))
+    spnego.step(der.write(0x60, der.write(der.OID, bytes.fromhex("2b0601050502")), given))
+    assert spnego.is_done
+    parts = Buffers(b"head", b"body", b"trailer")
+    for signs_header, signed in ((False, b"body"), (True, b"headbodytrailer")):
+        body, token = spnego.protect(AuthLevel.INTEGRITY, parts, signs_header=signs_header)
+        assert (body, token) == (b"body", signature(signed))
+        found = spnego.unprotect(AuthLevel.INTEGRITY, parts, token, signs_header=signs_header)
+        assert found == b"body"
 
 
 def test_an_anonymous_ticket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,6 +481,10 @@ def test_what_is_signed_is_what_the_bind_has_agreed_on(
 
     client = Caller(level)
     client.leg(b"ticket", flags=flags)
+    # Another exchange on the connection, which says nothing of it, changes nothing.
+    client.bind(
+        kind=PduType.ALTER_CONTEXT, flags=WHOLE, trailer=Trailer(KERBEROS, level, 2, b"ticket")
+    )
     assert client.signed(b"asked...", signs_header=is_negotiated) == []
     call = client.call()
     assert call.stub == b"asked..."

@@ -259,6 +259,8 @@ def test_names_of_queues_here_are_opened_and_others_refused() -> None:
         assert len(seen) == 1, "one queue"
         for name, status in (
             (r"DIRECT=OS:elsewhere\private$\orders", UNKNOWN),
+            (r"DIRECT=OS:quorate.other\private$\orders", UNKNOWN),
+            (r"DIRECT=OS:elsewhere\SYSTEM$;DEADLETTER", UNKNOWN),
             (r"DIRECT=TCP:192.0.2.9\private$\orders", UNKNOWN),
             ("DIRECT=HTTP://quorate/msmq/private$/orders", UNKNOWN),
             ("DIRECT=HTTPS://quorate/msmq/private$/orders", UNKNOWN),

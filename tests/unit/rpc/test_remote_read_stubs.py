@@ -96,15 +96,15 @@ def test_queue_formats_are_format_names() -> None:
             text_of(wire)
 
 
-def stored(body: bytes = b"hello world", **changes: Any) -> bytes:
+def stored(body: bytes = b"hello world", *, extension: bytes = b"", **changes: Any) -> bytes:
     values: dict[str, Any] = {"time_to_reach_queue": 0xFFFF_FFFF}
     header = UserHeader(
         bytes(range(16)),
         DirectQueueFormatName(r"OS:quorate\private$\orders"),
         sent_time=1_704_067_400,
     )
-    message = UserMessage(header, MessagePropertiesHeader(body, "greeting"), **(values | changes))
-    return write_packet(message)
+    properties = MessagePropertiesHeader(body, "greeting", extension_data=extension)
+    return write_packet(UserMessage(header, properties, **(values | changes)))
 
 
 @pytest.mark.spec("RR-2.2.5-01", "RR-2.2.5.1-02", "RR-2.2.5.1-04", "RR-2.2.5.2-01", "RR-2.2.5.2-03")
@@ -182,6 +182,13 @@ def test_sections_leave_out_only_body_bytes() -> None:
         assert first.size_alloc - first.size == size - body_max
         assert second.size_alloc == second.size
     assert sections_of(packet, 11) == [Section(0, len(packet), len(packet), packet)]
+    # An extension stands before the body, and is none of it.
+    longer = reader_packet(stored(extension=b"more"), address="", trailing=Trailing())
+    start, size = body_place(longer)
+    assert longer[start : start + size] == b"hello world"
+    first, second = sections_of(longer, 2)
+    assert (first.data, first.size_alloc - first.size) == (longer[: start + 2], size - 2)
+    assert second.data == longer[start + size :]
     for trailing in (Trailing(), None):
         empty = reader_packet(stored(b""), address="", trailing=trailing)
         for body_max in (0, 1, 0xFFFF_FFFF):

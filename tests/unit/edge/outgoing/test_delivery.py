@@ -204,7 +204,7 @@ def is_acked(cluster: SendingCluster, queue: int, count: int) -> bool:
     return report is not None and report.eod_last_ack_count == count
 
 
-@pytest.mark.spec("QB-3.1.5.6-01")
+@pytest.mark.spec("QB-3.1.5.6-01", "MR-2.2.3.2-28")
 def test_a_repeated_order_ack_is_counted_and_neither_settles_nor_delays_anything() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
@@ -226,6 +226,9 @@ def test_a_repeated_order_ack_is_counted_and_neither_settles_nor_delays_anything
             assert report.eod_last_ack_time == cluster.world.now_ms // 1000
             assert (report.eod_no_ack_count, cluster.waiting(queue)) == (2, 2)
             assert report.eod_resend_time == resend_time
+            assert 22 <= resend_time - cluster.world.now_ms // 1000 <= 24, "30 s, less 7"
+            peer.cut()
+            await until(lambda: cluster.manager.report(queue).eod_resend_time == 0)  # type: ignore[union-attr]
 
     run(scenario())
 

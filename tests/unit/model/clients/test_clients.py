@@ -370,7 +370,8 @@ def test_two_phase_reads(world: World) -> None:
     )
     assert given_back.outcomes[0].status == 0
     assert given_back.woken_queue_ids == {orders}
-    assert end(second.lookup_identifier, delete=True) == ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
+    for delete in (True, False):
+        assert end(second.lookup_identifier, delete=delete) == 0xC00E_0051
     assert ids(world, orders) == [2]
     assert client.receive(opened)[0].lookup_identifier == second.lookup_identifier
     assert {table for table, _, _ in world.state.rows()} & {Table.LOCK, Table.READ} == set()

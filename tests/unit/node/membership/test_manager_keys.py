@@ -76,7 +76,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "is_file", lambda _: True)
 
 
-@pytest.mark.spec("DM-3.1.3-07", "DM-3.1.3-08", "DM-5.1-01", "MQ-2.2.20.6-21")
+@pytest.mark.spec("DM-3.1.3-07", "DM-3.1.3-08", "DM-5.1-01", "MQ-2.2.20.6-21", "QB-3.1.5.8.3-11")
 def test_each_provider_has_a_key_of_its_own_for_each_purpose(tmp_path: Path) -> None:
     """QB-A60: 1,024 bits for Base and 2,048 for the others, where the text has 512 and 1,024."""
     node = Node(tmp_path)
