@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from qm.edge.outgoing.link.resolver import Destinations
 from qm.model.values import commands
 from qm.model.values.elements import OutgoingAdminState
+from qm.model.values.limits import VERSION_OF_HOST_ADDRESSES
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.node.config.loading import parse
@@ -26,6 +27,7 @@ from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
+    PublicQueueFormatName,
     QueueHost,
 )
 from tests.conformance.test_model_directory import set_manager
@@ -237,6 +239,26 @@ def test_acknowledgements_name_the_queue_manager_unless_their_name_is_direct() -
     assert by_number.queue_manager_address == OWN
     assert by_name.destination_queue == names[1]
     assert by_name.queue_manager_address == bytes(16)
+
+
+@pytest.mark.spec("MQ-2.2.19.2-03")
+@pytest.mark.parametrize("version", [VERSION_OF_HOST_ADDRESSES - 1, VERSION_OF_HOST_ADDRESSES])
+def test_so_do_acknowledgements_and_reports_to_a_public_queue(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr("tests.unit.model.world.APPLY_VERSION", version)
+    world = World()
+    set_manager(world, send_insecure_nacks=True)
+    told = world.create("told")
+    world.create("orders")
+    public = PublicQueueFormatName(world.record(told).identifier)
+    asking = {"flags": int(AcknowledgeFlags.NA)}
+    world.arrive(packet(1, to="absent", admin_queue=public, properties=asking))
+    world.arrive(packet(2, report_to=public.public_queue_identifier))
+    headers = [message.user_header for message in world.messages(told)]
+    assert [header.destination_queue for header in headers] == [public, public]
+    named = OWN if version >= VERSION_OF_HOST_ADDRESSES else bytes(16)
+    assert [header.queue_manager_address for header in headers] == [named, named]
 
 
 @pytest.mark.spec("QB-3.1.5.2.1-01", "QB-3.1.5.2.1-03", "QB-3.1.7.4-03")

@@ -17,11 +17,15 @@ from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.registry import Registry, Route
 from qm.model.state.tables import Table
 from qm.model.values.elements import OutboxKind, QueueKind
-from qm.model.values.limits import TIME_TO_LIVE_DEFAULT_S, VERSION_OF_TIME_TO_LIVE
+from qm.model.values.limits import (
+    TIME_TO_LIVE_DEFAULT_S,
+    VERSION_OF_HOST_ADDRESSES,
+    VERSION_OF_TIME_TO_LIVE,
+)
 from qm.model.values.records import FinalAckRow, NamedBy, Obligation, OutboxRow, encode
 from qm.model.values.rows import OUTBOX_KEY, PositionFlag
 from qm.names.errors import QueueNameError
-from qm.names.format_name import FormatName, parse_format_name
+from qm.names.format_name import FormatName, PublicName, parse_format_name
 from qm.wire.headers.message_properties import MessagePropertiesHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass, is_negative
@@ -142,6 +146,9 @@ class Acknowledgements:
         destination = destination_of(name)
         if destination is None:
             return None
+        # A public queue that can be sent to is one of our own.
+        is_named = self._ledger.behaviour >= VERSION_OF_HOST_ADDRESSES
+        is_own = is_named and isinstance(name, PublicName)
         response = None
         if subject.destination:
             try:
@@ -152,7 +159,7 @@ class Acknowledgements:
         header = UserHeader(
             source_queue_manager=own,
             destination_queue=destination[0],
-            queue_manager_address=destination[1],
+            queue_manager_address=own if is_own else destination[1],
             sent_time=self._ledger.now_ms // 1000,
             message_id=self._ledger.next_message_ordinal(),
             response_queue=response,

@@ -13,7 +13,7 @@ from qm.model.state.registry import Registry
 from qm.model.values.commands import TransferTraced
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import QueueKind
-from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
+from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_HOST_ADDRESSES
 from qm.model.values.records import GUID_NULL
 from qm.model.values.rows import PositionFlag
 from qm.names.format_name import PublicName
@@ -111,10 +111,11 @@ class Reports:
         )
 
     def _packet(self, report: Report, own: Guid) -> bytes:
+        is_named = self._ledger.behaviour >= VERSION_OF_HOST_ADDRESSES
         header = UserHeader(
             source_queue_manager=own,
             destination_queue=report.destination,
-            queue_manager_address=GUID_NULL,
+            queue_manager_address=own if is_named else GUID_NULL,
             sent_time=self._ledger.now_ms // 1000,
             message_id=self._ledger.next_message_ordinal(),
         )

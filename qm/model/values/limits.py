@@ -92,6 +92,9 @@ VERSION_OF_PRIVATE_BODIES: Final = 9
 sent here with a privacy level ([MS-MQQB] 3.1.7.15)."""
 VERSION_OF_RENEWED_MEMORY: Final = 9
 """Apply version from which on a repeat renews the memory of its message ([MS-MQQB] 3.1.5.8.1)."""
+VERSION_OF_HOST_ADDRESSES: Final = 9
+"""Apply version from which on acknowledgements and reports to a public queue name its queue manager
+([MS-MQMQ] 2.2.19.2)."""
 VERSION_OF_FINAL_CLASSES: Final = 9
 """Apply version from which on a final ack says that a message was received by ACK_RECEIVE alone
 ([MS-MQQB] 3.1.5.7)."""
