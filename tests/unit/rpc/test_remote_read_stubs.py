@@ -96,14 +96,18 @@ def test_queue_formats_are_format_names() -> None:
             text_of(wire)
 
 
-def stored(body: bytes = b"hello world", *, extension: bytes = b"", **changes: Any) -> bytes:
+def stored(
+    body: bytes = b"hello world", *, extension: bytes = b"", surplus_bytes: int = 0, **changes: Any
+) -> bytes:
     values: dict[str, Any] = {"time_to_reach_queue": 0xFFFF_FFFF}
     header = UserHeader(
         bytes(range(16)),
         DirectQueueFormatName(r"OS:quorate\private$\orders"),
         sent_time=1_704_067_400,
     )
-    properties = MessagePropertiesHeader(body, "greeting", extension_data=extension)
+    properties = MessagePropertiesHeader(
+        body, "greeting", extension_data=extension, allocation_surplus_bytes=surplus_bytes
+    )
     return write_packet(UserMessage(header, properties, **(values | changes)))
 
 
@@ -182,8 +186,10 @@ def test_sections_leave_out_only_body_bytes() -> None:
         assert first.size_alloc - first.size == size - body_max
         assert second.size_alloc == second.size
     assert sections_of(packet, 11) == [Section(0, len(packet), len(packet), packet)]
-    # An extension stands before the body, and is none of it.
-    longer = reader_packet(stored(extension=b"more"), address="", trailing=Trailing())
+    # An extension stands before the body, and is none of it, nor is what else was allocated.
+    longer = reader_packet(
+        stored(extension=b"more", surplus_bytes=5), address="", trailing=Trailing()
+    )
     start, size = body_place(longer)
     assert longer[start : start + size] == b"hello world"
     first, second = sections_of(longer, 2)
