@@ -335,7 +335,7 @@ def test_a_fragment_signed_by_another_context_ends_the_connection(flags: int) ->
     assert client.connection.is_closing
 
 
-@pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-07")
+@pytest.mark.spec("RP-RPCE-3.3.1.5.2.2-07", "RP-RPCE-2.2.2.12-01")
 def test_a_call_that_is_protected_in_part_ends_the_connection() -> None:
     client = bound()
     first = client.logged_on()
