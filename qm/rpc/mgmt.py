@@ -31,6 +31,8 @@ STATISTICS_ASKED_MAX: Final = 50
 NAME_MAX_CHARS: Final = 4_096
 UNKNOWN_AUTHENTICATION: Final = 0x0000_06D3
 """RPC_S_UNKNOWN_AUTHN_SERVICE."""
+INSUFFICIENT_BUFFER: Final = 0x0000_007A
+"""ERROR_INSUFFICIENT_BUFFER: the name and its NUL need more room."""
 
 
 class InterfaceId(msgspec.Struct):
@@ -189,4 +191,6 @@ class Mgmt:
         name = self._principal(given.authentication)
         if name is None:
             return NameOut(SizedName(given.size, ""), UNKNOWN_AUTHENTICATION)
+        if len(name.encode()) >= given.size:
+            return NameOut(SizedName(given.size, ""), INSUFFICIENT_BUFFER)
         return NameOut(SizedName(given.size, name), 0)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 USER, PASSWORD = "alice", "pw"
-CONTEXTS_MAX = 64
+CONTEXTS_MAX = 2_048
 """Security contexts that a connection may have here; Windows has 2,048."""
 NOT_HERE: Final = {
     r"fragmented_requests\d+|(first|last|none|2nd)_\w+_requests|mix_requests": (

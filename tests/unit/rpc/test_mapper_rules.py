@@ -155,6 +155,10 @@ def test_mgmt_counts_names_and_goes_on() -> None:
     for number in (9, 10, 16):
         named = mgmt.principal_name(CALL, NameIn(number, 100))
         assert (named.name.text, named.status) == ("HOST/quorate", 0)
+    # The name and its NUL, or nothing.
+    for size, text, status in ((0, "", 122), (12, "", 122), (13, "HOST/quorate", 0)):
+        named = mgmt.principal_name(CALL, NameIn(9, size))
+        assert (named.name.text, named.status) == (text, status)
     for number in (0, 1, 14, 68, 255):
         unknown = mgmt.principal_name(CALL, NameIn(number, 100))
         assert (unknown.name.text, unknown.status) == ("", 1747)  # RPC_S_UNKNOWN_AUTHN_SERVICE
