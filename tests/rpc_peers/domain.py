@@ -118,6 +118,16 @@ class Domain:
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGTERM)
                 await process.wait()
+                await _gone(process.pid)
+
+
+async def _gone(group: int) -> None:
+    """Wait for the other processes of a group, which write into their folder to the end."""
+    with contextlib.suppress(ProcessLookupError):
+        for _ in range(100):
+            os.killpg(group, 0)
+            await asyncio.sleep(0.1)
+        os.killpg(group, signal.SIGKILL)
 
 
 async def _answers(host: str, port: int) -> None:
