@@ -13,9 +13,9 @@ from qm.names.format_name import (
 )
 from qm.names.guid import guid_text
 from qm.names.path_name import parse_path_name
-from qm.wire.guid import GUID_NULL, Guid
+from qm.wire.guid import GUID_NULL
 from qm.wire.headers.multi_queue_format import DistributionQueueFormatName
-from qm.wire.headers.user_header import UserHeader
+from qm.wire.headers.user_header import UserHeader, host_of
 from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
@@ -53,21 +53,10 @@ def format_name_of_wire(
             found = PrivateName(name.source_queue_manager, name.private_queue_identifier)
         case PrivateQueueFormatNameId():
             host = QueueHost.DESTINATION if is_destination else name.host
-            found = PrivateName(_host(host, header), name.private_queue_identifier)
+            found = PrivateName(host_of(host, header), name.private_queue_identifier)
         case None:
             pass
     return format_name_text(found) if found is not None else ""
-
-
-def _host(host: QueueHost, header: UserHeader) -> Guid:
-    admin = header.admin_queue
-    if host is QueueHost.ADMIN:
-        if isinstance(admin, PrivateQueueFormatName):
-            return admin.source_queue_manager
-        host = admin.host if isinstance(admin, PrivateQueueFormatNameId) else QueueHost.DESTINATION
-    if host is QueueHost.SOURCE:
-        return header.source_queue_manager
-    return header.queue_manager_address
 
 
 def format_names_of_list(elements: Sequence[QueueName | DistributionQueueFormatName]) -> list[str]:

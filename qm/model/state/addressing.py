@@ -13,7 +13,7 @@ from qm.names.format_name import (
 )
 from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.guid import Guid
-from qm.wire.headers.user_header import UserHeader
+from qm.wire.headers.user_header import UserHeader, host_of
 from qm.wire.structures.queue_name import (
     QUEUE_TYPE_DIRECT,
     QUEUE_TYPE_PUBLIC,
@@ -85,7 +85,7 @@ def format_name_of(name: QueueName | None, header: UserHeader) -> str:
             return text_of_guid_name(name)
         case PrivateQueueFormatNameId():
             return format_name_text(
-                PrivateName(_host(name.host, header), name.private_queue_identifier)
+                PrivateName(host_of(name.host, header), name.private_queue_identifier)
             )
 
 
@@ -94,19 +94,6 @@ def text_of_guid_name(name: PublicQueueFormatName | PrivateQueueFormatName) -> s
     if isinstance(name, PublicQueueFormatName):
         return format_name_text(PublicName(name.public_queue_identifier))
     return format_name_text(PrivateName(name.source_queue_manager, name.private_queue_identifier))
-
-
-def _host(host: QueueHost, header: UserHeader) -> Guid:
-    if host is QueueHost.SOURCE:
-        return header.source_queue_manager
-    if host is QueueHost.DESTINATION:
-        return header.queue_manager_address
-    admin = header.admin_queue
-    if isinstance(admin, PrivateQueueFormatName):
-        return admin.source_queue_manager
-    if isinstance(admin, PrivateQueueFormatNameId) and admin.host is not QueueHost.ADMIN:
-        return _host(admin.host, header)
-    return header.queue_manager_address
 
 
 def destination_of(name: FormatName) -> tuple[QueueName, Guid] | None:

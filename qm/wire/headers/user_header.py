@@ -16,6 +16,8 @@ from qm.wire.structures.queue_name import (
     QUEUE_TYPE_NONE,
     QUEUE_TYPE_PRIVATE,
     QUEUE_TYPE_PUBLIC,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
     QueueHost,
     QueueName,
     parse_queue_name,
@@ -93,6 +95,20 @@ class UserHeader(msgspec.Struct, frozen=True, gc=False):
     """Flags.JN: the sender keeps a copy of undelivered messages."""
     has_positive_journaling: bool = False
     """Flags.JP: the sender keeps a copy of delivered messages."""
+
+
+def host_of(host: QueueHost, header: UserHeader) -> Guid:
+    """Return the queue manager of a private queue whose name leaves it to the header
+    [MS-MQMQ 2.2.18.1.5.1]: QueueManagerAddress where no other one is named.
+    """
+    admin = header.admin_queue
+    if host is QueueHost.ADMIN:
+        if isinstance(admin, PrivateQueueFormatName):
+            return admin.source_queue_manager
+        host = admin.host if isinstance(admin, PrivateQueueFormatNameId) else QueueHost.DESTINATION
+    if host is QueueHost.SOURCE:
+        return header.source_queue_manager
+    return header.queue_manager_address
 
 
 def parse_user_header(buffer: Buffer, offset: int, end: int) -> tuple[UserHeader, int]:

@@ -161,6 +161,17 @@ def test_what_the_old_leader_learnt_and_could_not_commit_is_learnt_again() -> No
     run(scenario())
 
 
+async def sent_without_order_ack(peer: Peer, cluster: SendingCluster) -> int:
+    """Send three transactional messages, which the session acknowledges; return their queue."""
+    peer.is_order_acking = False
+    queue = cluster.send(peer.address, 3, is_transactional=True)
+    await until(lambda: len(peer.raw) == 3)
+    await until(
+        lambda: cluster.metric("quorate_outgoing_messages_total", result="acknowledged") == 3
+    )
+    return queue
+
+
 def has_count(packets: list[bytes], count: int) -> bool:
     return len(packets) == count
 
@@ -169,11 +180,7 @@ def has_count(packets: list[bytes], count: int) -> bool:
 def test_order_acks_are_counted_and_the_time_of_the_last_one_is_noted() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
-            peer.is_order_acking = False
-            queue = cluster.send(peer.address, 3, is_transactional=True)
-            await until(lambda: len(peer.raw) == 3)
-            await until(lambda: cluster.metric(
-                "quorate_outgoing_messages_total", result="acknowledged") == 3)  # fmt: skip
+            queue = await sent_without_order_ack(peer, cluster)
             report = cluster.manager.report(queue)
             assert report is not None
             assert (report.eod_last_ack_count, report.eod_last_ack_time) == (0, 0)
@@ -208,11 +215,7 @@ def is_acked(cluster: SendingCluster, queue: int, count: int) -> bool:
 def test_a_repeated_order_ack_is_counted_and_neither_settles_nor_delays_anything() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
-            peer.is_order_acking = False
-            queue = cluster.send(peer.address, 3, is_transactional=True)
-            await until(lambda: len(peer.raw) == 3)
-            await until(lambda: cluster.metric(
-                "quorate_outgoing_messages_total", result="acknowledged") == 3)  # fmt: skip
+            queue = await sent_without_order_ack(peer, cluster)
             peer.send_order_ack(1)
             await until(partial(is_left, cluster, queue, 2))
             report = cluster.manager.report(queue)
@@ -243,11 +246,7 @@ def is_left(cluster: SendingCluster, queue: int, count: int) -> bool:
 def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> None:
     async def scenario() -> None:
         async with one_peer(HOST) as (peer, cluster):
-            peer.is_order_acking = False
-            queue = cluster.send(peer.address, 3, is_transactional=True)
-            await until(lambda: len(peer.raw) == 3)
-            await until(lambda: cluster.metric(
-                "quorate_outgoing_messages_total", result="acknowledged") == 3)  # fmt: skip
+            queue = await sent_without_order_ack(peer, cluster)
             report = cluster.manager.report(queue)
             assert report is not None
             assert report.state is OutgoingState.CONNECTED
