@@ -232,6 +232,8 @@ class Workshop:
         executed: dict[str, Lines] = {}
         for file in data.measured_files():
             name = Path(file).resolve().relative_to(self.root.resolve()).as_posix()
+            if not name.endswith(".py"):
+                continue  # a template of the console
             for line, names in data.contexts_by_lineno(file).items():
                 for test in names:
                     if test:

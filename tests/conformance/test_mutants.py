@@ -67,6 +67,16 @@ def test_beside_the_point():
     assert part
 """
 
+# As templates are run: compiled under the template's own name.
+RENDERED = """
+from pathlib import Path
+
+@pytest.mark.spec("XX-1-01")
+def test_rendered():
+    file = Path(part.__file__).parents[1] / "page.html"
+    exec(compile("part.unrelated()", str(file), "exec"))
+"""
+
 
 def mutated(source: str) -> list[str]:
     """The source after each of its mutants."""
@@ -238,6 +248,17 @@ def test_a_break_that_stops_the_import_is_no_break(tmp_path: Path) -> None:
     assert replaced_by('"no layout"') is None
     assert replaced_by('"<HIB"') is Fate.CRASHED
     assert replaced_by('"<IH"') is Fate.SURVIVED
+
+
+def test_a_template_that_a_test_renders_is_not_code_to_break(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    project = small_product(tmp_path / "project")
+    (project.root / "qm" / "page.html").write_text("A page\n")
+    with (project.tests / "test_small.py").open("a", encoding="utf-8") as claims:
+        claims.write(RENDERED)
+    outcomes, executed = mutants.Workshop(project, tmp_path).first_pass()
+    assert all(outcome.holds for outcome in outcomes.values())
+    assert set(executed["suite/test_small.py::test_rendered"]) == {"qm/wire/part.py"}
 
 
 def small_product(root: Path) -> Project:
