@@ -295,7 +295,7 @@ def test_each_expiry_names_what_came_since_the_last_acknowledgement() -> None:
         assert driven.acks() == [], "nothing more is durable"
 
 
-@pytest.mark.spec("QB-3.1.6.4-01", "QB-3.1.6.4-02", "QB-3.1.2.5-01")
+@pytest.mark.spec("QB-3.1.6.4-01", "QB-3.1.6.4-02", "QB-3.1.2.5-01", "QB-3.1.5.8.2-05")
 def test_ack_send_timer_says_nothing_of_what_is_not_durable() -> None:
     driven = open_acceptor()
     driven.feed(*messages(1, 2, KIND_EXPRESS))

@@ -389,12 +389,12 @@ def test_big_endian_clients_are_read_and_answered_in_little_endian() -> None:
     assert (call.opnum, call.order, call.stub) == (2, ">", b"\0\0\0\x07")
     assert call.object_uuid == swapped_uuid(bytes(range(16)))
     (answer,) = client.respond(call, b"abcd")
-    assert answer.header[4:8] == b"\x10\0\0\0"
-    assert answer.header[12:16] == struct.pack("<I", 10)
-    assert stub_of([answer]) == b"abcd"
+    assert (answer.header[4:8], answer.header[12:]) == (b"\x10\0\0\0", b"\x0a\0\0\0")
+    assert answer.body == struct.pack("<IHBB", 4, 4, 0, 0) + b"abcd"
     body = struct.pack(">IHH", 0, 4, 99)
     (fault,) = client.send(struct.pack(">4B4sHHI", 5, 0, 0, 3, bytes(4), 24, 0, 11) + body)
     assert (fault.header[4:8], fault.call_id) == (b"\x10\0\0\0", 11)
+    assert parse_fault(fault) == 0x1C010002
 
 
 @pytest.mark.spec(
