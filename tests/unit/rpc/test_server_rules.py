@@ -398,6 +398,27 @@ def test_the_mapper_s_refusals_are_faults() -> None:
     in_world(test)
 
 
+@pytest.mark.spec("RP-RPCE-2.2.4.14-01")
+def test_what_may_be_asked_of_each_port_ends_at_its_range() -> None:
+    async def test(world: World) -> None:
+        client = await RpcClient().connect("127.0.0.1", world.port(0))
+        world.clients.append(client)
+        await client.bind(MAPPER, MGMT)
+        for interface, opnum, head, most in (
+            (MAPPER, 2, struct.pack("<4I20x", 0, 0, 0, 1), 500),
+            (MAPPER, 3, vector("epm_ept_map_request")[:-4], 500),
+            (MGMT, 1, b"", 50),
+            (MGMT, 4, struct.pack("<I", AuthType.NTLM), 4_096),
+        ):
+            assert await client.raw_call(interface, opnum, head + struct.pack("<I", most))
+            for beyond in (most + 1, 1 << 31):
+                with pytest.raises(Fault) as bad:
+                    await client.raw_call(interface, opnum, head + struct.pack("<I", beyond))
+                assert bad.value.status == 0x6F7, (opnum, beyond)
+
+    in_world(test)
+
+
 @pytest.mark.spec("RP-C706-12.6.4.6-01", "RP-RPCE-3.3.1.5.10-01")
 @pytest.mark.parametrize("is_awaited", [True, False])
 def test_a_call_is_told_of_its_end(is_awaited: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from qm.rpc.interface import Fault
+from qm.rpc.path_names import QMCOMM
 from qm.rpc.remote_management.interface import QMMGMT
 from qm.rpc.remote_read.interface import REMOTE_READ
 from tests.unit.api.world import Client
@@ -34,9 +35,8 @@ def test_counts_and_tags_that_disagree_are_faults() -> None:
         caller = await world.caller(QMMGMT)
 
         def info(kind: int, tag: int, count: int, properties: int, values: int) -> bytes:
-            head = MACHINE.pack(kind, tag, 0) + struct.pack("<II", count, properties)
-            head += struct.pack("<I", 1) * properties + struct.pack("<I", values)
-            return head + bytes(-len(head) % 8) + (b"\1\0" + bytes(6)) * 2 * values
+            what = MACHINE.pack(kind, tag, 0)
+            return what + rest_of_info(what, count, properties, values)
 
         for given, is_right in (
             ((1, 1, 1, 1, 1), True),
@@ -68,6 +68,44 @@ def test_counts_and_tags_that_disagree_are_faults() -> None:
             stub = bytes((kind,)) + opened[1:4] + bytes((tag,)) + opened[5:]
             assert await fault_of(reader, REMOTE_READ, 2, stub) == BAD_STUB
         assert await fault_of(reader, REMOTE_READ, 2, opened) != BAD_STUB
+
+    in_world(scenario)
+
+
+def rest_of_info(what: bytes, count: int, properties: int, values: int, vt: int = 1) -> bytes:
+    """What stands behind the object in R_QMMgmtGetInfo; `vt`: type and tag of each value."""
+    head = struct.pack("<II", count, properties) + struct.pack("<I", 1) * properties
+    head += struct.pack("<I", values)
+    return head + bytes(-len(what + head) % 8) + struct.pack("<H6x", vt) * 2 * values
+
+
+@pytest.mark.spec("RP-C706-14.3.8-02")
+def test_a_tag_without_arm_is_a_fault_with_or_without_bytes_of_one() -> None:
+    async def scenario(world: RpcWorld, client: Client) -> None:
+        await with_orders(client)
+        caller = await world.caller(QMMGMT)
+        for arm in (b"", bytes(4)):
+            for tag in (0, 4):
+                what = struct.pack("<HH", tag, tag) + arm
+                stub = what + rest_of_info(what, 1, 1, 1)
+                assert await fault_of(caller, QMMGMT, 0, stub) == BAD_STUB, (tag, arm)
+        what = MACHINE.pack(1, 1, 0)
+        for vt in (0, 1, 0x0C, 0x0D, 0x24, 0x1000, 0x2000):
+            status = await fault_of(caller, QMMGMT, 0, what + rest_of_info(what, 1, 1, 1, vt))
+            assert status == (0 if vt in (0, 1) else BAD_STUB), hex(vt)
+        reader = (await world.reader()).client
+        rest = struct.pack("<II16xIBBHI", 1, 0, 1, 6, 1, 7601, 1)
+        for tag in (0, 9):  # the first one has an arm, of no bytes
+            stub = struct.pack("<BBHB3x", tag, 0, 0, tag) + rest
+            assert (await fault_of(reader, REMOTE_READ, 2, stub) == BAD_STUB) is (tag == 9)
+        paths = await world.caller(QMCOMM)
+        path = "quorate\\private$\\orders\0".encode("utf-16-le")
+        units = len(path) // 2
+        text = struct.pack("<III", units, 0, units) + path
+        for tag in (0, 1, 2):
+            stub = text + bytes(-len(text) % 4) + struct.pack("<III", tag, tag, 0)
+            status = await fault_of(paths, QMCOMM, 12, stub)
+            assert status == (0 if tag == 1 else BAD_STUB), tag
 
     in_world(scenario)
 
@@ -122,11 +160,15 @@ def test_no_method_runs_with_a_value_out_of_its_range() -> None:
         enlist = vector("mqrr_enlist_request")
         stub = enlist[:16] + struct.pack("<I", 0x8000_0000) + enlist[20:]
         assert await fault_of(reader.client, REMOTE_READ, 12, stub) == BAD_STUB
+        for size, is_within in ((131_072, True), (131_073, False)):
+            token = struct.pack("<II", size, size) + bytes(size + -size % 4)
+            stub = enlist[:16] + token + enlist[32:]
+            status = await fault_of(reader.client, REMOTE_READ, 12, stub)
+            assert status == (0 if is_within else BAD_STUB)
         caller = await world.caller(QMMGMT)
         for count in (0, 129):
-            stub = MACHINE.pack(1, 1, 0) + struct.pack("<II", count, count) + bytes(4 * count)
-            stub += struct.pack("<I", count)
-            stub += bytes(-len(stub) % 8) + (b"\1\0" + bytes(6)) * 2 * count
+            what = MACHINE.pack(1, 1, 0)
+            stub = what + rest_of_info(what, count, count, count)
             assert await fault_of(caller, QMMGMT, 0, stub) == BAD_STUB, count
 
     in_world(scenario)

@@ -49,7 +49,7 @@ def changed(variant: Variant, vt: int, tag: int) -> bytes:
     return struct.pack("<II", 0x0002_0000, 0) + bytes(raw)
 
 
-@pytest.mark.spec("RP-OAUT-2.2.29.1-02")
+@pytest.mark.spec("RP-OAUT-2.2.29.1-02", "RP-C706-14.3.8-02")
 def test_a_variant_of_no_type_or_another_tag_is_a_fault() -> None:
     async def scenario(program: Program) -> None:
         message = await program.create("MSMQMessage")
