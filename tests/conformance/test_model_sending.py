@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
+from random import Random
 from shutil import copytree
 from typing import Any
 
@@ -30,6 +31,7 @@ from qm.wire.packets.user_message import parse_user_message
 from qm.wire.structures.identifiers import TxSequenceId
 from tests.unit.model.test_delivery import ELSEWHERE, EPOCH, JOURNALED, TRANSACTIONAL, Sender
 from tests.unit.model.world import NOW_S, OWN, World, direct, packet, request
+from tests.unit.raft.log.faults import Disk, Loss
 from tests.unit.store.test_store import Node, arrivals, place, receive, received, setup_commands
 
 ORDERS = "DIRECT=OS:vhost\\orders"
@@ -354,9 +356,10 @@ def test_a_hardened_queue_manager_locks_its_outgoing_queues(sender: Sender) -> N
 @pytest.mark.spec(
     "DM-3.1.1.12-12", "DM-3.1.1.12-13", "DM-3.1.1.12-51", "QB-1.3.2.1.2-01", "DM-3.1.1.12-22"
 )
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_messages_after_a_restart_of_the_node(tmp_path: Path, is_killed: bool) -> None:
-    node = Node(tmp_path / "node")
+@pytest.mark.parametrize("end", ["closed", "killed", "power cut"])
+def test_messages_after_a_restart_of_the_node(tmp_path: Path, end: str) -> None:
+    disk = Disk()
+    node = Node(tmp_path / "node", directory=disk.root if end == "power cut" else None)
     node.put(setup_commands())
     properties: dict[str, Any] = {
         "label": "l",
@@ -370,10 +373,14 @@ def test_messages_after_a_restart_of_the_node(tmp_path: Path, is_killed: bool) -
     ]
     assert Message().delivery_guarantee is DeliveryGuarantee.EXPRESS
     node.put([arrivals(*packets)])
-    if is_killed:  # what is on the disk at that moment, of a node that finishes nothing
+    if end == "killed":  # what is on the disk at that moment, of a node that finishes nothing
         copytree(tmp_path / "node", tmp_path / "killed")
         node.close()
         node = Node(tmp_path / "killed")
+    elif end == "power cut":  # of the log, what the disk had confirmed; no state
+        left = disk.after_crash(Loss.NOTHING_SURVIVES, Random(0))
+        node.close()
+        node = Node(tmp_path / "cut", directory=left.root)
     else:
         node = node.reopen()
     results = received(node.put([receive(2, 2)])[0])

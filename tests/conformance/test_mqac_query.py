@@ -60,7 +60,9 @@ BY_RELATION = {
 }
 
 
-@pytest.mark.spec("AC-2.2.2.20-01", "AC-2.2.2.20-02", "AC-3.13.4.1.3-04", "AC-3.13.4.1.3-05")
+@pytest.mark.spec(
+    "AC-2.2.2.20-01", "AC-2.2.2.20-02", "AC-3.13.4.1.3-02", "AC-3.13.4.1.3-04", "AC-3.13.4.1.3-05"
+)
 def test_relations_by_label_and_type(service: MSMQService) -> None:
     query = MSMQQuery(service)
     assert labels(query.LookupQueue()) == ALL

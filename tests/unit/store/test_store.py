@@ -35,6 +35,7 @@ from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.packets.user_message import parse_user_message
 from raft.batch import BatchBuilder
 from raft.log.disk import DiskDirectory
+from raft.log.files import Directory
 from raft.log.log import Log, LogConfig
 from raft.replica import StartRefused
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
@@ -100,11 +101,14 @@ def receive(first: int, count: int, confirmed_upto: int = 0) -> commands.Receive
 class Node:
     """A log and a store in one folder, without consensus."""
 
-    def __init__(self, path: Path, *, keeps_effects: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, keeps_effects: bool = False, directory: Directory | None = None
+    ) -> None:
+        """`directory`: where the log is, if it is not in the folder."""
         self.path = path
         self.keeps_effects = keeps_effects
         path.mkdir(exist_ok=True)
-        self.directory = DiskDirectory(path)
+        self.directory = directory or DiskDirectory(path)
         config = LogConfig(1, 7, segment_bytes=64 * 1024, spare_segments=0)
         self.log = Log.open(self.directory.subdirectory("log"), config)
         self.store = Store(

@@ -106,6 +106,9 @@ def test_an_abort_leaves_everything_as_it_was(two: Two) -> None:
     move = commands.Move(two.c.request(), two.a, max(before), subqueue, (), tx)
     assert two.one(move).status == 0
     two.c.send(B, transaction=tx)
+    # Nobody sees it meanwhile: no reader, and no peek either.
+    nothing = queries.peek(two.machine.view, two.b, Selector())
+    assert (nothing, two.c.receive(two.from_b)) == ((0, None), [])
     aborted = two.apply(commands.TxAbort(two.c.request(), tx))
     assert aborted.outcomes[0].status == 0
     rolled_back = (EffectKind.ROLLED_BACK, two.b)
