@@ -275,20 +275,34 @@ def test_a_purge_ends_what_is_there_of_every_priority(world: World) -> None:
     assert left == [*range(18, 10, -1)]
 
 
-@pytest.mark.spec("DM-3.1.7.2.7-02")
+@pytest.mark.spec("DM-3.1.7.2.7-02", "DM-3.1.2.4-03")
+@pytest.mark.parametrize(
+    ("name", "time_s", "sent_s"),
+    [
+        ("orders", 60, NOW_S),
+        ("private$\\orders", 60, NOW_S),
+        ("orders", 1 << 31, NOW_S),
+        ("orders", 0xFFFF_FFFE, 0),  # cluster time itself ends soon behind it
+    ],
+)
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("way", ["arrived", "sent"])
-def test_the_time_of_each_message_ends_where_it_is(world: World, way: str, count: int) -> None:
-    """Of those that ask for nothing, and are taken together, too."""
-    orders = world.create("orders")
-    fields: dict[str, Any] = {"time_to_be_received": 60, "has_negative_journaling": True}
+def test_the_time_of_each_message_ends_where_it_is(
+    world: World, way: str, count: int, name: str, time_s: int, sent_s: int
+) -> None:
+    """Of those that ask for nothing, and are taken together, too; and of every length."""
+    orders = world.create(name)
+    fields: dict[str, Any] = {"time_to_be_received": time_s, "sent_time": sent_s}
+    fields["has_negative_journaling"] = True
     if way == "arrived":
-        assert world.arrive(*(packet(n, **fields) for n in range(1, count + 1))) == [0] * count
+        raw = [packet(n, to=name, **fields) for n in range(1, count + 1)]
+        assert world.arrive(*raw) == [0] * count
     else:
         client = world.client()
         for _ in range(count):
-            assert client.send(ORDERS, raw=packet(0, **fields)).status == 0
-    world.tick(59_999)
+            sent = client.send(f"DIRECT=OS:vhost\\{name}", raw=packet(0, **fields))
+            assert sent.status == 0
+    world.tick((sent_s + time_s - NOW_S) * 1000 - 1)
     assert len(world.positions(orders)) == count
     world.tick(1)
     assert world.positions(orders) == {}

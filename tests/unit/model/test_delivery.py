@@ -675,6 +675,7 @@ def test_destinations_that_peers_name_are_bounded_and_leave_room_for_queues(
     assert world.counters().outgoing_queue_count == 1
 
 
+@pytest.mark.spec("DM-3.1.1.6-03")
 @pytest.mark.parametrize(
     ("version", "kept_s"),
     [(VERSION_OF_TIME_TO_LIVE, 90), (VERSION_OF_TIME_TO_LIVE - 1, TIME_TO_LIVE_DEFAULT_S)],
