@@ -12,6 +12,7 @@ import pytest
 
 from qm.edge import EdgeSettings
 from qm.edge.outgoing import OutgoingSettings
+from qm.edge.tcp.connection import Connection
 from qm.wire.packets.ping import Ping, parse_ping, write_ping
 from tests.conformance.catalogue import REPOSITORY
 from tests.unit.edge.outgoing.world import Peer as Receiver
@@ -42,6 +43,45 @@ def test_acceptors_listen_on_tcp_1801_and_take_any_source_port() -> None:
             for port in SOURCE_PORTS:
                 peer = await connect_from(w, (host, port), (host, 1801))
                 assert peer.transport.get_extra_info("sockname") == (host, port)
+
+    run(scenario())
+
+
+class FromPort:
+    """A transport whose peer has another port: the lowest ones need a privilege, and its own is
+    taken.
+    """
+
+    def __init__(self, transport: asyncio.BaseTransport, port: int) -> None:
+        self._transport, self._port = transport, port
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        found = self._transport.get_extra_info(name, default)
+        return (found[0], self._port) if name == "peername" else found
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
+
+
+@pytest.mark.spec("QB-2.1.1-03")
+@pytest.mark.parametrize("port", [1, 1023, 1024, 1801])
+def test_acceptors_take_source_ports_that_need_a_privilege_and_their_own(
+    monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    made = Connection.connection_made
+    seen: list[object] = []
+
+    def from_port(self: Connection, transport: asyncio.BaseTransport) -> None:
+        given = cast("asyncio.BaseTransport", FromPort(transport, port))
+        seen.append(given.get_extra_info("peername"))
+        made(self, given)
+
+    monkeypatch.setattr(Connection, "connection_made", from_port)
+
+    async def scenario() -> None:
+        async with world() as w:
+            await w.peer()
+            assert seen == [(ADDRESS, port)]
 
     run(scenario())
 

@@ -43,6 +43,8 @@ from tests.unit.wire.raw import GUID_A, GUID_B, MP
 SECTION = "MS-MQMQ 2.2.19.2"
 # Hop count, delivery mode and journaling in two ways that share no bit.
 MIXED = (0b10101 | 1 << 5 | 1 << 8, 0b01010 | 1 << 9)
+SH = 1 << 19
+"""The next bit above RQ."""
 ID_9 = pack("<I", 9)
 PRIVATE_9 = PrivateQueueFormatNameId(QueueHost.DESTINATION, 9)
 DIRECT = DirectQueueFormatName("OS:h\\q")
@@ -276,6 +278,9 @@ def test_response_queue_by_type(rq: int) -> None:
     header = header_of(flags, names)
     assert (header.destination_queue, header.admin_queue) == (PRIVATE_9, DIRECT)
     assert header.response_queue == name
+    # Of three bits, whatever those beside them say.
+    user = raw.user(flags | SH, names)
+    assert parse_user_header(user, 0, len(user))[0] == header
     written = write_user_header(header)
     assert (written[44:48], written[48:]) == (pack("<I", flags), names)
 
