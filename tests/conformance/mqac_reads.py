@@ -213,7 +213,8 @@ def refuses_other_transactions(service: MSMQService, name: str) -> None:
 
 
 def finds_nothing(service: MSMQService, name: str) -> None:
-    """Nothing suitable, at once: an error, and no message."""
+    """Nothing suitable, at once: an error, and no message. By LookupId there is no other time."""
+    assert takes(name, "ReceiveTimeout") == ("LookupId" not in name)
     info = filled(service, "a")
     queue = opened(info)
     only = walk(queue)[0].LookupId

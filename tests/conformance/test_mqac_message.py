@@ -356,9 +356,13 @@ def test_delivery_priority_journal_and_tag_arrive(way: Way, service: MSMQService
     found = way.through(message)
     assert (found.Delivery, found.Priority, found.Journal) == (1, 6, 3)
     assert found.AppSpecific == 0xFFFF_FFFF
-    for flag in (MQMSGJOURNAL.MQMSG_DEADLETTER, MQMSGJOURNAL.MQMSG_JOURNAL):
-        message.Journal = flag
-        assert way.through(message).Journal == flag
+    for flags in range(4):
+        message.Journal = flags
+        message.Send(way.sender)
+        header = wire_of(way).wire.user_header
+        assert header.has_negative_journaling == bool(flags & 1)
+        assert header.has_positive_journaling == bool(flags & 2)
+        assert way.next().Journal == flags
     for priority in range(8):
         message.Priority = priority
         assert message.Priority == way.through(message).Priority == priority
