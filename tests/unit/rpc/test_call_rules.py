@@ -19,7 +19,7 @@ from tests.unit.rpc.test_connection_rules import UNKNOWN, features, proposed, re
 def test_a_call_with_maybe_gets_neither_answer_nor_fault(parts: int, ends: str) -> None:
     client = Client()
     client.bound()
-    maybe = PduFlag.MAYBE
+    maybe = 0x40  # PFC_MAYBE
     if parts == 1:
         client.request(2, b"abcd", flags=WHOLE | maybe)
     else:

@@ -74,7 +74,9 @@ def test_a_program_finds_the_interface_by_the_mapper_and_stays_on_one_connection
         for number, wanted in ((COUNT, 1), (STATE, "LOCAL CONNECTION"), (4, "LOCAL")):
             assert await info(caller, queue(ORDERS), number) == (0, [wanted])
         assert await info(caller, MACHINE, 4) == (0, ["CONNECTED"])
-        for transfers, result in (((NDR20,), 0), ((NDR64,), 2), ((NDR64, NDR20), 0)):
+        for transfers, result in (
+            ((NDR20,), 0), ((NDR64,), 2), ((NDR64, NDR20), 0), ((NDR20, NDR64), 0),
+        ):  # fmt: skip
             ack = await bind_ack(node.host, port, QMMGMT.syntax, *transfers)
             assert [one.result for one in ack.answers] == [result]
             assert {one.transfer for one in ack.answers if not one.result} <= {NDR20}

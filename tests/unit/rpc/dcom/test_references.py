@@ -296,7 +296,11 @@ def test_heads_of_requests_and_answers() -> None:
     raw[8:12] = b"\xff" * 4
     assert this.unmarshal(bytes(raw)) == ([OrpcThis(b"c" * 16)], 32)
     raw[4:8] = b"\1\2\3\4"
-    assert this.unmarshal(bytes(raw)) == ([OrpcThis(b"c" * 16, flags=0x0403_0201)], 32)
+    flagged = OrpcThis(b"c" * 16, flags=0x0403_0201)
+    assert this.unmarshal(bytes(raw)) == ([flagged], 32)
+    assert this.marshal([flagged])[4:12] == b"\1\2\3\4" + bytes(4)
+    swapped = bytes.fromhex("0005 0007 04030201 00000000") + b"c" * 16 + bytes(4)
+    assert this.unmarshal(swapped, ">") == ([flagged], 32)
     assert that.marshal([None]) == bytes(8)
     # Of each operation: in front of what it gives.
     operation = orpc_operation("count", (U32,), (U32, U32))
