@@ -1,8 +1,8 @@
 """The errors that a call can raise."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import grpc
 import msgspec
@@ -12,6 +12,7 @@ from grpc_status import rpc_status
 from qm.wire.codes import ErrorCode, error_code_text
 
 _DOMAIN = "msmq"
+_T = TypeVar("_T")
 _OWN_DOMAIN, _FENCED, _QUOTA = "quorate", "CLIENT_FENCED", "QUOTA_REACHED"
 _Code = grpc.StatusCode
 _ADVICE: Final[dict[int, str]] = {
@@ -165,6 +166,18 @@ def mq_error(code: int, text: str = "", about: Subject = NOTHING) -> MqError:
     told = ", ".join(f"{name} {value}" for name in names if (value := getattr(about, name)))
     said = text or status_text(code)
     return kind(known, f"{said} ({told})" if told else said, about)
+
+
+def if_there(ask: Callable[[], _T]) -> _T | None:
+    """Return what `ask` is told about a queue, None if there is no such queue: one that a list
+    names may be deleted by then. Raises what `ask` raises otherwise.
+    """
+    try:
+        return ask()
+    except MqError as error:
+        if error.code != ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+            raise
+        return None
 
 
 def has_ended(error: ClientError) -> bool:

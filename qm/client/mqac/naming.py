@@ -3,7 +3,7 @@
 from typing import Final
 
 from qm.client import names
-from qm.client.errors import MqError
+from qm.client.errors import MqError, if_there
 from qm.client.mqac.manager import QueueManager
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
@@ -61,12 +61,8 @@ def format_name_of_path(manager: QueueManager, path: str) -> str:
         return manager.queue(full).format_name
     if not attributes.get("directory_integrated") or not _is_own(manager, parsed):
         return _direct(full)
-    try:
-        return manager.queue(full).format_name
-    except MqError as error:
-        if error.code != ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
-            raise
-        return _direct(full)
+    found = if_there(lambda: manager.queue(full))
+    return _direct(full) if found is None else found.format_name
 
 
 def expanded(manager: QueueManager, path: str) -> str:

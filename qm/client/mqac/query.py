@@ -3,11 +3,12 @@
 import operator
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import msgspec
 
-from qm.client.errors import MqError
+from qm.client.errors import MqError, if_there
 from qm.client.mqac.constants import E_INVALIDARG, E_NOTIMPL, RELOPS
 from qm.client.mqac.object_factory import ObjectFactory
 from qm.client.mqac.queue_attributes import QueueAttributes
@@ -61,17 +62,16 @@ class MSMQQueueInfos:
         """
         names = self._found()
         while self._next < len(names):
-            info = self._service.queue_info(names[self._next])
-            try:
-                info.Refresh()
-            except MqError as error:
-                if error.code != ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
-                    raise
-                self._next += 1
-                continue
+            info = if_there(partial(self._refreshed, names[self._next]))
             self._next += 1
-            return info
+            if info is not None:
+                return info
         return None
+
+    def _refreshed(self, format_name: str) -> QueueAttributes:
+        info = self._service.queue_info(format_name)
+        info.Refresh()
+        return info
 
     def _found(self) -> Sequence[str]:
         if self._format_names is None:

@@ -1,12 +1,13 @@
 """R_QMMgmtGetInfo and R_QMMgmtAction [MS-MQMR 3.1.4.1, .2] over the cluster's control plane."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from typing_extensions import override
 
 from qm.client.calls import Method, Stubs
-from qm.client.errors import MqError
+from qm.client.errors import MqError, if_there
 from qm.client.mqac.manager import Management
 from qm.client.values import value_of
 from qm.pb import control_pb2 as pb
@@ -175,13 +176,9 @@ class ClusterManagement(Management):
 
     def _active(self) -> Iterable[pb.Queue]:
         for listed in self._listed(pb.APPLICATION, pb.OUTGOING):
-            try:
-                queue = self._get(pb.QueueName(queue_id=listed.queue_id))
-            except MqError as error:
-                if error.code == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
-                    continue  # it was deleted since it was listed
-                raise
-            if queue.is_active:
+            name = pb.QueueName(queue_id=listed.queue_id)
+            queue = if_there(partial(self._get, name))
+            if queue is not None and queue.is_active:
                 yield queue
 
     def _listed(self, *kinds: pb.QueueKind.ValueType) -> Iterable[pb.Queue]:

@@ -11,7 +11,7 @@ from typing_extensions import override
 from qm.client.blocking import BlockingClient, BlockingQueue, BlockingTransaction
 from qm.client.calls import Method, Stubs
 from qm.client.client import TRANSACTION_TIMEOUT_S, Access
-from qm.client.errors import ClientError, MqError, NotAllowed, Unavailable
+from qm.client.errors import ClientError, MqError, NotAllowed, Unavailable, if_there
 from qm.client.message import Message, PacketSigner, ReceivedMessage, Sent
 from qm.client.mqac.cluster.management import ClusterManagement
 from qm.client.mqac.constants import MQACCESS, MQSHARE
@@ -184,13 +184,9 @@ class ClusterManager(QueueManager):
             for queue in page.queues:
                 if queue.type != pb.PUBLIC or queue.is_deleting:
                     continue
-                try:
-                    found = self._queue(pb.QueueName(queue_id=queue.queue_id))
-                except MqError as error:
-                    if error.code == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
-                        continue  # it was deleted since it was listed
-                    raise
-                yield found
+                found = if_there(partial(self._queue, pb.QueueName(queue_id=queue.queue_id)))
+                if found is not None:
+                    yield found
             token = page.page_token
             if not token:
                 return
