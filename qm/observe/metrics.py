@@ -240,6 +240,10 @@ TABLE: Final[tuple[Metric, ...]] = (
         _COUNTER,
         "Questions of DCOM clients that another node, which has their objects, did not answer",
     ),
+    Metric(
+        "quorate_dcom_forgotten_total", _COUNTER,
+        "Objects that are to be pinged at a node which does not answer, and were too many to keep",
+    ),
     Metric("quorate_dcom_objects", _GAUGE, "Objects that DCOM clients hold at this node"),
     Metric(
         "quorate_dcom_events_total", _COUNTER, "Notifications of DCOM clients' sinks",

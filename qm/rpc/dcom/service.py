@@ -115,7 +115,7 @@ class Dcom(Creator):
         self._background: set[asyncio.Task[Any]] = set()
         self._is_stopped = False
         activation = Activation(self._exporter, self._places, self, _LEVEL)
-        self.resolver: Final = Resolver(self._exporter, self._places, _LEVEL, others)
+        self.resolver: Final = Resolver(self._exporter, self._places, _LEVEL, metrics, others)
         rem_unknown = RemUnknown(self._exporter, self._places)
         self.on_mapper_port: Final[Mapping[Interface, object]] = {
             IOBJECTEXPORTER: self.resolver,

@@ -114,15 +114,18 @@ class Parts:
         for number in [each for each in self._late if each not in numbers]:
             self.take_late(number, 0.0)
 
-    def put_late(self, number: int, node: int, late: Late) -> None:
-        """Note objects of a node that does not answer; unless there are too many."""
+    def put_late(self, number: int, node: int, late: Late) -> bool:
+        """Note objects of a node that does not answer; False: there are too many, and these end
+        like all that nobody pings.
+        """
         if self._late_count + len(late.oids) > LATE_MAX:
-            return
+            return False
         self._late_count += len(late.oids)
         of_set = self._late.setdefault(number, {})
         if node in of_set:
             late = replace(late, oids=[*of_set[node].oids, *late.oids])
         of_set[node] = late
+        return True
 
     def take_late(self, number: int, now: float) -> dict[int, Late]:
         """Return by node what was noted of a set, which is noted no more."""

@@ -3,6 +3,7 @@
 What is about another node's objects is asked there (`relayed`).
 """
 
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from inspect import isawaitable
@@ -10,6 +11,8 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
 from qm.rpc.dcom.hresults import OR_INVALID_OID, OR_INVALID_OXID, OR_INVALID_SET, ComError
 from qm.rpc.dcom.limits import OBJECTS_PER_CALLER_MAX, PROTOCOLS_MAX, UNPINGED_MAX_S
 from qm.rpc.dcom.runtime.exporter import Exporter, Owner, node_of
@@ -33,6 +36,7 @@ from qm.rpc.ndr.types import GUID, U16, U32, U64, Array, Unique
 from qm.rpc.pdu.codes import AuthLevel, FaultStatus
 from qm.rpc.server.call import Call
 
+_LOGGER: Final = logging.getLogger(__name__)
 _OIDS: Final = Unique(Array(U64, OBJECTS_PER_CALLER_MAX))
 _BINDINGS: Final = Unique(DUAL_STRING_ARRAY)
 _NO_OTHERS: Final = NoOthers()
@@ -70,6 +74,7 @@ class Resolver:
         exporter: Exporter,
         places: Places,
         hint: AuthLevel,
+        metrics: Metrics,
         others: OtherNodes = _NO_OTHERS,
     ) -> None:
         """`hint`: the least protection of calls of objects (RP-A73)."""
@@ -78,6 +83,8 @@ class Resolver:
         self._hint = int(hint)
         self._others = others
         self._parts = Parts()
+        self._forgotten = metrics.counter("quorate_dcom_forgotten_total")
+        self._log = LimitedLog(_LOGGER, places.now)
 
     def alive(self, call: Call, given: Given) -> Given:
         """ServerAlive."""
@@ -268,8 +275,10 @@ class Resolver:
                 oids.clear()
                 if not part:
                     self._parts.add(number, node, made)
-        if oids:
-            self._parts.put_late(number, node, added)
+        if oids and not self._parts.put_late(number, node, added):
+            self._forgotten.inc(len(oids))
+            text = "too many objects of nodes that do not answer: those left out end unless pinged"
+            self._log.warning("forgotten", text, peer=node, objects=len(oids))
         return not fault
 
 

@@ -5,9 +5,12 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from typing_extensions import override
 
+from qm.observe.metrics import Metrics
 from qm.rpc.dcom.limits import UNPINGED_MAX_S
+from qm.rpc.dcom.runtime import relayed
 from qm.rpc.dcom.runtime.exporter import Owner, node_of
 from qm.rpc.dcom.runtime.identifiers import NULL
 from qm.rpc.dcom.runtime.objref import Bindings
@@ -32,6 +35,8 @@ class Cluster:
         self.who = ALICE
         self.made = {number: Made(number) for number in numbers}
         self.down: set[int] = set()
+        self.registry = CollectorRegistry()
+        self.metrics = Metrics(self.registry)
         self.looks = 0
         """How often a node has asked which others there are."""
         self.asked: list[tuple[int, Question]] = []
@@ -41,7 +46,7 @@ class Cluster:
         places = Places(("cluster",), lambda: 2_000 + number, lambda: self.now)
         places.owner = lambda call: self.who  # type: ignore[method-assign]
         exporter = self.made[number].exporter
-        return Resolver(exporter, places, AuthLevel.INTEGRITY, Others(self, number))
+        return Resolver(exporter, places, AuthLevel.INTEGRITY, self.metrics, Others(self, number))
 
     def call(self, at: int, method: str, *given: Any) -> list[Any]:
         call = call_at(AuthLevel.INTEGRITY)
@@ -152,6 +157,31 @@ def test_a_node_that_was_cut_off_keeps_objects_of_a_set_made_elsewhere() -> None
         cluster.pass_time(UNPINGED_MAX_S / 2)
         assert cluster.ping(1, again) == 0
     assert len(cluster.made[2].released) == 1
+
+
+def test_objects_that_wait_for_too_many_dead_nodes_are_counted_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They end unless their program is heard at their node; what it pings is not refused."""
+    monkeypatch.setattr(relayed, "LATE_MAX", 3)
+    cluster = Cluster(1, 2)
+    kept, *left_out = [cluster.made[2].export(Thing()).oid for _ in range(4)]
+    own = cluster.made[1].export(Thing()).oid
+    cluster.down.add(2)
+    number, _, status = cluster.call(1, "complex_ping", 0, 1, 2, 0, [own, kept], None)
+    assert status == UNKNOWN_OBJECT
+    for sequence in (2, 3):
+        given = (number, sequence, 3, 0, left_out, None)
+        assert cluster.call(1, "complex_ping", *given) == [number, 0, UNKNOWN_OBJECT]
+    counted = cluster.registry.get_sample_value("quorate_dcom_forgotten_total")
+    assert counted == 2 * len(left_out)
+    (line,) = [one for one in caplog.records if one.name == "qm.rpc.dcom.runtime.resolver"]
+    assert line.__dict__["fields"]["peer"] == 2, "once, as a limited line"
+    cluster.down.clear()
+    for _ in range(3):
+        assert cluster.ping(1, number) == 0
+        cluster.pass_time(UNPINGED_MAX_S - 1)
+    assert len(cluster.made[2].released) == len(left_out)
 
 
 def test_a_new_object_enters_the_set_of_a_node_that_began_anew() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from qm.observe.metrics import Metrics
 from qm.rpc.dcom.automation.dispatch import DISPID_PROPERTYPUT, IDISPATCH, Arguments, InvokeFlag
 from qm.rpc.dcom.automation.type_interfaces import (
     ITYPECOMP,
@@ -54,6 +56,7 @@ Thing = type("Thing", (), {})
 UNKNOWN_OBJECT, UNKNOWN_SET = 1911, 1912
 E_NOINTERFACE = 0x80004002
 BAD_STUB = 0x6F7
+UNSEEN = Metrics(CollectorRegistry())
 PATH = 12
 """Slot of a queue's path name, in all revisions; behind it that of its put."""
 _PROBE = orpc_operation("probe", (), (U32,))
@@ -70,7 +73,7 @@ def test_pings_of_known_and_unknown_sets() -> None:
     who: list[Any] = [ALICE]
     clock = [0.0]
     places: Any = SimpleNamespace(owner=lambda call: who[0], now=lambda: clock[0])
-    resolver: Any = Resolver(made.exporter, places, AuthLevel.INTEGRITY)
+    resolver: Any = Resolver(made.exporter, places, AuthLevel.INTEGRITY, UNSEEN)
     call = call_at(AuthLevel.INTEGRITY)
 
     def ping(number: int) -> int:
@@ -104,7 +107,7 @@ def test_changes_of_ping_sets_by_their_numbers() -> None:
     assert UNPINGED_MAX_S == 3 * 120
     made = Made()
     places: Any = SimpleNamespace(owner=lambda call: ALICE, now=lambda: 0.0)
-    resolver: Any = Resolver(made.exporter, places, AuthLevel.INTEGRITY)
+    resolver: Any = Resolver(made.exporter, places, AuthLevel.INTEGRITY, UNSEEN)
     call = call_at(AuthLevel.INTEGRITY)
     things = [Thing(), Thing()]
     kept, other = [made.export(one) for one in things]
@@ -129,7 +132,7 @@ def test_a_reference_carries_five() -> None:
 @pytest.mark.spec("RP-DCOM-3.1.2.5.1.1-01")
 def test_an_exporter_that_nobody_knows_has_its_number() -> None:
     places: Any = SimpleNamespace(owner=lambda call: ALICE, now=lambda: 0.0)
-    resolver: Any = Resolver(Made().exporter, places, AuthLevel.INTEGRITY)
+    resolver: Any = Resolver(Made().exporter, places, AuthLevel.INTEGRITY, UNSEEN)
     call = call_at(AuthLevel.INTEGRITY)
     assert resolver.resolve(call, [4711, 1, [7]]) == [None, NULL, 0, 1910]
     assert resolver.resolve_2(call, [4711, 1, [7]]) == [None, NULL, 0, (5, 7), 1910]
