@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from qm.api.convert.checks import check_attributes, check_headers
 from qm.api.convert.names import absolute_text
 from qm.api.gate.errors import InvalidArgument, MsmqError
 from qm.api.gate.identity import Principal, Role
@@ -33,7 +34,6 @@ from qm.model.state.addressing import destination_of
 from qm.model.values.elements import QueueKind
 from qm.model.values.limits import (
     COPIES_PER_SEND_MAX_BYTES,
-    MESSAGE_LABEL_MAX_CHARS,
     PACKET_MAX_BYTES,
     TARGETS_PER_SEND_MAX,
 )
@@ -48,8 +48,7 @@ from qm.names.format_name import (
     parse_format_name,
 )
 from qm.pb import data_pb2
-from qm.security.body_encryption import ENCRYPTION_MAX_BYTES, is_privacy_level
-from qm.security.sid import SID_SIZE_MAX_BYTES
+from qm.security.body_encryption import ENCRYPTION_MAX_BYTES
 from qm.wire.codes import ErrorCode
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
@@ -59,32 +58,17 @@ from qm.wire.limits import (
     CORRELATION_ID_SIZE_BYTES,
     MQF_ELEMENTS_MAX,
     PRIORITY_DEFAULT,
-    SENDER_CERT_MAX_BYTES,
     TIME_INFINITE_S,
     TRANSACTION_ID_MAX,
-    U16_MAX,
-)
-from qm.wire.message_class import (
-    MESSAGE_CLASS_CUSTOM_MASK,
-    AcknowledgeFlags,
-    MessageClass,
-    MessageClassRole,
-    message_class_role,
 )
 from qm.wire.packets.patch import patch_message_id, patch_sent_time
 from qm.wire.packets.peek import is_transactional, peek_head
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import ObjectId, parse_object_id
-from qm.wire.structures.public_key import MODULUS_MAX_BYTES
 
-PRIORITY_MAX: Final = 7
 NAMES_IN_HAND_MAX: Final = 4_096
 """Names whose kind is cached from message to message."""
 _GUID_BYTES: Final = 16
-_ACKNOWLEDGEMENTS_MAX: Final = int(
-    AcknowledgeFlags.PA | AcknowledgeFlags.PR | AcknowledgeFlags.NA | AcknowledgeFlags.NR
-)
-_SENDER_TYPES: Final = frozenset(map(int, SenderIdentifierType))
 _NO_CORRELATION: Final = ObjectId(GUID_NULL, 0)
 
 
@@ -216,7 +200,7 @@ class PacketBuilder:
         self, given: data_pb2.Properties, targets: Sequence[str], sender: bytes
     ) -> list[bytes]:
         try:
-            _check(given)
+            check_attributes(given)
             packets = self._built(given, targets, sender)
         except InvalidArgument as error:
             raise error.within("properties") from None
@@ -245,6 +229,7 @@ class PacketBuilder:
             raise InvalidArgument(
                 "packet", "all messages of transactions, and no others, have a TransactionHeader"
             )
+        check_headers(message)
         security = message.security
         is_claim = security is not None and not _is_signed(message)
         if security is not None and is_claim and security.sender_id_type == SENDER_ID_SID:
@@ -445,68 +430,6 @@ def _given(text: str, field: str) -> str:
     if not text:
         raise InvalidArgument(field, "a name is missing")
     return text
-
-
-def _check(given: data_pb2.Properties) -> None:
-    """Refuse attributes with values that no message may have."""
-    label_chars = len(given.label.encode("utf-16-le", "surrogatepass")) // 2
-    if label_chars > MESSAGE_LABEL_MAX_CHARS or "\0" in given.label:
-        raise InvalidArgument(
-            "label",
-            f"{label_chars} UTF-16 code units; {MESSAGE_LABEL_MAX_CHARS} without NUL are allowed",
-        )
-    if given.priority > PRIORITY_MAX:
-        raise InvalidArgument("priority", f"{given.priority}; 0 to {PRIORITY_MAX} are allowed")
-    if given.delivery not in (data_pb2.EXPRESS, data_pb2.RECOVERABLE):
-        raise InvalidArgument("delivery", f"{given.delivery}; EXPRESS or RECOVERABLE")
-    if given.acknowledgements & ~_ACKNOWLEDGEMENTS_MAX:
-        raise InvalidArgument("acknowledgements", f"{given.acknowledgements:#x}; bits 1, 2, 4, 8")
-    if given.acknowledgements and not given.administration_queue:
-        raise InvalidArgument(
-            "administration_queue", "acknowledgements need an administration queue"
-        )
-    for field in ("tracing_queue", "connector_type"):
-        value: bytes = getattr(given, field)
-        if len(value) not in (0, _GUID_BYTES):
-            raise InvalidArgument(field, f"{len(value)} bytes; a GUID has {_GUID_BYTES}")
-    if given.message_class > U16_MAX:
-        raise InvalidArgument("message_class", f"{given.message_class}; at most {U16_MAX}")
-    if given.message_class != MessageClass.NORMAL and not given.connector_type:
-        raise InvalidArgument("connector_type", "only connectors choose a message's class")
-    if message_class_role(given.message_class) is MessageClassRole.UNDEFINED:
-        raise InvalidArgument(
-            "message_class",
-            f"{given.message_class:#06x} is not defined, and an application's own has bits of "
-            f"{MESSAGE_CLASS_CUSTOM_MASK:#06x} alone [MS-MQMQ 2.2.18.1.6]",
-        )
-    _check_security(given)
-
-
-def _check_security(given: data_pb2.Properties) -> None:
-    if not is_privacy_level(given.privacy_level):
-        raise InvalidArgument("privacy_level", f"{given.privacy_level}; 0, 1, 3 or 5")
-    if given.sender_id_type not in _SENDER_TYPES:
-        raise InvalidArgument("sender_id_type", f"{given.sender_id_type}; 0, 1 or 2")
-    is_asked_for = bool(given.authentication_level)
-    brings_own = given.signature or given.destination_symmetric_key
-    if brings_own and not given.connector_type:
-        raise MsmqError(
-            ErrorCode.MQ_ERROR_MISSING_CONNECTOR_TYPE,
-            "only connectors bring a signature or an encrypted body",
-        )
-    if given.sender_id and not (is_asked_for or given.connector_type):
-        raise InvalidArgument("sender_id", "it is proven by a signature: set authentication_level")
-    if given.sender_certificate and not (is_asked_for or given.connector_type):
-        raise InvalidArgument("sender_certificate", "set authentication_level as well")
-    for field, limit in (
-        ("sender_id", SID_SIZE_MAX_BYTES),
-        ("sender_certificate", SENDER_CERT_MAX_BYTES),
-        ("signature", MODULUS_MAX_BYTES),
-        ("destination_symmetric_key", MODULUS_MAX_BYTES + _GUID_BYTES),
-    ):
-        size = len(getattr(given, field))
-        if size > limit:
-            raise InvalidArgument(field, f"{size} bytes; at most {limit}")
 
 
 def _any_cipher(privacy_level: int) -> EncryptionAlgorithm:
