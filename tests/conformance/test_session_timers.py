@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from qm.node.config.loading import ConfigError, parse
+from qm.node.config.schema import MSMQ_PORT, MsmqSection
+from qm.node.upkeep.msmq_endpoint import session_config
 from qm.session import (
     KIND_EXPRESS,
     KIND_RECOVERABLE,
     KIND_TRANSACTIONAL,
     CloseReason,
+    OutgoingLink,
     SessionConfig,
     SessionState,
 )
+from qm.session.link import ConnectionStatus
 from qm.wire.guid import GUID_NULL
-from qm.wire.packets.internal import ConnectionParameters
-from qm.wire.packets.packet import Packet
+from qm.wire.packets.internal import (
+    ESTABLISH_CONNECTION_SIZE_BYTES,
+    ConnectionParameters,
+    parse_connection_parameters,
+)
+from qm.wire.packets.packet import Packet, write_packet
+from tests.cluster.harness import free_network, run, until
+from tests.unit.api.world import world
+from tests.unit.edge.outgoing.world import Peer
+from tests.unit.node.config.test_loading import SOUND
 from tests.unit.session.builders import (
     NOW,
     THEM,
@@ -248,6 +263,76 @@ def test_ack_wait_timeout_is_20_seconds_and_the_round_trip() -> None:
         assert isinstance(parameters, ConnectionParameters)
         assert parameters.ack_timeout == expected
     assert SessionConfig().ack_wait_timeout_ms == 20_000
+
+
+def configured(folder: Path, keys: str) -> SessionConfig:
+    return session_config(parse(f"{SOUND}[msmq]\n{keys}\n", folder)).check()
+
+
+@pytest.mark.spec("QB-3.1.3.2-08", "QB-3.1.2.1-01", "QB-3.1.2.3-01")
+def test_a_node_s_configuration_sets_the_ack_wait_and_the_round_trip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    for keys, timeout, initialization_s, reconnect_s in (
+        ("", 20_000, 60, 5),
+        ("ack_wait_timeout_ms = 30000", 30_000, 60, 5),
+        ("round_trip_delay_ms = 1500", 21_500, 63, 6.5),
+        ("ack_wait_timeout_ms = 120000\nround_trip_delay_ms = 1500", 120_000, 63, 6.5),
+    ):
+        config = configured(tmp_path, keys)
+        driven = initiator(config)
+        assert driven.session.next_timer() == NOW + initialization_s
+        driven.out()
+        driven.feed(establish(US, THEM))
+        (proposed,) = driven.out()
+        assert isinstance(proposed, ConnectionParameters)
+        assert proposed.ack_timeout == timeout
+        link = OutgoingLink(config)
+        link.message_available()
+        link.next_action()
+        link.resolve_failed(ConnectionStatus.UNKNOWN_FAILURE, 0, NOW, 0, has_backlog=True)
+        assert link.next_timer() == NOW + reconnect_s
+        # An acceptor keeps to what its peer proposed.
+        agreed = open_acceptor(config, ack_timeout_ms=40_000)
+        agreed.feed(message(1, KIND_EXPRESS))
+        assert agreed.session.next_timer() == NOW + 20
+    for keys in (
+        "ack_wait_timeout_ms = 19999",
+        "ack_wait_timeout_ms = 120001",
+        "round_trip_delay_ms = -1",
+        "round_trip_delay_ms = 120001",
+        'round_trip_delay_ms = "1500"',
+    ):
+        with pytest.raises(ConfigError, match=f"msmq.{keys.partition(' ')[0]}"):
+            configured(tmp_path, keys)
+
+
+@pytest.mark.spec("QB-3.1.3.2-08", "QB-3.1.5.3.2-03", "QB-3.1.5.4.1-01")
+def test_a_node_proposes_its_ack_wait_and_keeps_to_what_its_peers_propose() -> None:
+    section = MsmqSection(ack_wait_timeout_ms=30_000, round_trip_delay_ms=1_500)
+
+    async def scenario() -> None:
+        async with (
+            Peer(f"{free_network()}.11", MSMQ_PORT) as peer,
+            world(msmq=section) as made,
+            made.client(await made.leader()) as client,
+        ):
+            (sent,) = await client.send(peer.address, b"x")
+            assert sent.status == 0
+            await until(lambda: peer.ack_timeouts_ms == [31_500], lambda: peer.ack_timeouts_ms)
+            host = (await made.leader()).node.host
+            reader, writer = await asyncio.open_connection(host, MSMQ_PORT)
+            writer.write(write_packet(establish(THEM, GUID_NULL)))
+            await reader.readexactly(ESTABLISH_CONNECTION_SIZE_BYTES)
+            proposed = ConnectionParameters(500, 40_000, 64)
+            writer.write(write_packet(proposed))
+            answer = await reader.readexactly(len(write_packet(proposed)))
+            agreed, _ = parse_connection_parameters(answer, 0, len(answer))
+            assert (agreed.ack_timeout, agreed.recoverable_ack_timeout) == (40_000, 500)
+            writer.close()
+
+    run(scenario())
 
 
 @pytest.mark.spec("QB-3.1.2.5-01", "QB-3.1.5.8.2-05", "QB-3.1.6.4-01", "QB-3.1.1.6.1-04")

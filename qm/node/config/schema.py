@@ -90,6 +90,14 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     """Whether bodies are refused that RC2 encrypted with 128-bit keys of which 40 are random."""
     window_size: Annotated[int, msgspec.Meta(ge=1, le=0x4000)] = 64
     """Messages that a peer may have in flight."""
+    ack_wait_timeout_ms: Annotated[int, msgspec.Meta(ge=20_000, le=120_000)] = 20_000
+    """Milliseconds without a packet after which a session is closed where messages wait to be
+    acknowledged, twice as long at direct names: proposed to those that this cluster connects to.
+    Who connects to it proposes its own. The same on all nodes, like the next one."""
+    round_trip_delay_ms: Annotated[int, msgspec.Meta(ge=0, le=120_000)] = 0
+    """Milliseconds that are added for slow lines: once to that time, which is 120000 at most, and
+    to the 5 s until a lost connection is made again, twice to the 60 s for opening a session. The
+    registry of Windows calls it RoundTripDelay."""
     order_acks: Literal["prompt", "timer"] = "prompt"
     """When a transactional message is confirmed to its sender, which keeps it until then: at once,
     at most once per sequence and 20 ms while more are in flight; or with `timer`, as [MS-MQQB]

@@ -27,6 +27,16 @@ DRAIN_MAX_S: Final = 10.0
 """For messages read from peers to be committed and acknowledged."""
 
 
+def session_config(config: NodeConfig) -> SessionConfig:
+    """Return what a node's configuration says about sessions, those of both directions."""
+    msmq = config.msmq
+    return SessionConfig(
+        window_size=msmq.window_size,
+        ack_wait_timeout_ms=msmq.ack_wait_timeout_ms,
+        round_trip_delay_ms=msmq.round_trip_delay_ms,
+    )
+
+
 def outgoing_settings(
     config: NodeConfig, session: SessionConfig, own_addresses: Sequence[str]
 ) -> OutgoingSettings:
@@ -74,7 +84,7 @@ class MsmqEndpoint:
         self._sealing = sealing
         self._on_insecure = on_insecure
         self._bind = bind
-        self._session = SessionConfig(window_size=config.msmq.window_size)
+        self._session = session_config(config)
         self.edge: Edge | None = None
         self.outgoing: OutgoingManager | None = None
 

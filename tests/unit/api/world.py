@@ -101,10 +101,12 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(
-    count: int = 1, *, is_secure: bool = False, is_provisioned: bool = True
+    count: int = 1, *, is_secure: bool = False, is_provisioned: bool = True, **sections: Any
 ) -> AsyncIterator[World]:
-    """Run a cluster; without `is_secure` its API asks for no certificates."""
-    change = with_sections(api=ApiSection(insecure=not is_secure))
+    """Run a cluster; without `is_secure` its API asks for no certificates. `sections`: of each
+    node's configuration.
+    """
+    change = with_sections(api=ApiSection(insecure=not is_secure), **sections)
     async with cluster(count, is_provisioned=is_provisioned, change=change) as harness:
         made = World(harness, is_secure)
         await harness.leader()

@@ -553,6 +553,7 @@ class PeerConnection(asyncio.Protocol):
                     self.released += event.released
                 case Established():
                     self.peer.established += 1
+                    self.peer.ack_timeouts_ms.append(event.ack_wait_timeout_ms)
                 case Closed():
                     self.peer.closed.append(event)
                     self.write()
@@ -598,6 +599,8 @@ class Peer:
         self.asked_for: list[bytes] = []
         """ServerGuid of each request for a session."""
         self.established = 0
+        self.ack_timeouts_ms: list[int] = []
+        """AckTimeout of each request for a session."""
         self.is_acknowledging = True
         self.is_order_acking = True
         self.is_mute = False
