@@ -15,7 +15,7 @@ from typing_extensions import override
 from qm.api.convert.outcomes import has_message
 from qm.api.data.waits import Reader, Waits
 from qm.api.gate.errors import MsmqError
-from qm.cluster.cluster import Unavailable
+from qm.cluster.cluster import Cluster, Unavailable
 from qm.model.messages.cursors import Cursor, CursorAnswer, CursorState
 from qm.model.queries import PositionInfo
 from qm.model.values.commands import Selector, SelectorKind
@@ -43,6 +43,31 @@ class Finish(Protocol):
 
     def __call__(self, read: "PendingRead", status: int, found: Found | None) -> None:
         """`found`: the message, with MQ_OK alone; lent, if the read was destructive."""
+
+
+async def time_when_current(
+    cluster: Cluster, timeout_ms: int, is_unwanted: Callable[[], bool]
+) -> int:
+    """Have this node learn what is current, for a peek that may wait `timeout_ms`; return how much
+    of that is left.
+
+    Without a leader it tries again as long as it may wait, like other reads (RP-A59). Raises
+    Unavailable.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    end = began + min(timeout_ms / 1000, FAILING_MAX_S)
+    while True:
+        try:
+            await cluster.read_barrier()
+            break
+        except Unavailable:
+            if is_unwanted() or loop.time() + TRY_AGAIN_AFTER_S >= end:
+                raise
+        await asyncio.sleep(TRY_AGAIN_AFTER_S)
+    if timeout_ms == TIMEOUT_INFINITE_MS:
+        return timeout_ms
+    return max(0, timeout_ms - round(1000 * (loop.time() - began)))
 
 
 class _Place(Reader):

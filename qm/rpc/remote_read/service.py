@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from qm.api.convert.outcomes import numbers_of
 from qm.api.gate.errors import ApiError, LimitReached, MsmqError, QuotaReached, check
 from qm.api.propose.control_once import UNNUMBERED
@@ -75,7 +77,13 @@ from qm.rpc.remote_read.messages import (
     columns_of_found,
 )
 from qm.rpc.remote_read.opened import READS_PER_QUEUE_MAX, BegunPeek, OpenedQueue
-from qm.rpc.remote_read.reading import Found, Look, PendingRead, no_cursor
+from qm.rpc.remote_read.reading import (
+    Found,
+    Look,
+    PendingRead,
+    no_cursor,
+    time_when_current,
+)
 from qm.rpc.server.call import Call
 from qm.store.bodies.body_places import BodyDamaged
 from qm.wire.codes import MQ_OK, ErrorCode
@@ -94,6 +102,8 @@ _MISSING: Final = (
     ErrorCode.MQ_ERROR_IO_TIMEOUT,
 )
 """What a lookup of a message that is not there ends with."""
+_CANCELLED: Final = ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+_NO_SERVICE: Final = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
 _RESULTS: Final = ("received", "peeked", "none")
 
 
@@ -288,16 +298,20 @@ class RemoteRead:
         begun: BegunPeek,
         is_transactional: bool,
     ) -> StartOut | None:
+        cluster, waits = self._ports.cluster, self._ports.waits
         try:
-            await self._ports.cluster.read_barrier()
+            left_ms = await time_when_current(
+                cluster, given.timeout_ms, lambda: begun.is_cancelled or waits.is_stopped
+            )
         except Unavailable:
-            return failed(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+            return failed(_CANCELLED if begun.is_cancelled else _NO_SERVICE)
         finally:
             call.on_end = None
             opened.reads.pop(given.request, None)
+        given = replace(given, timeout_ms=left_ms)
         cursor = opened.cursor(given.cursor) if given.cursor else None
         if begun.is_cancelled or (given.cursor and cursor is None):
-            return failed(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
+            return failed(_CANCELLED)
         try:
             look = self._look(opened, given, cursor, selector_of(given))
         except Unavailable:

@@ -97,6 +97,44 @@ async def taken(reader: RemoteReader, handle: bytes) -> bytes:
     return body(found)
 
 
+@pytest.mark.spec("RR-OUR-1-06", "RR-3.1.3-01")
+def test_a_peek_that_waits_goes_on_when_there_is_a_majority_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As receives do: its own time is longer than a node waits for a leader in one try."""
+    monkeypatch.setattr(replicated_store, "PROPOSE_WAIT_MS", 500)
+
+    async def scenario() -> None:
+        async with rpc_world(3) as made:
+            leader = await made.harness.leader()
+            one, other = await made.harness.followers()
+            async with made.client(await made.leader()) as client:
+                await with_orders(client, b"one")
+            reader = await made.reader(one)
+            handle = await reader.open(access=PEEK)
+            cursor = (await reader.call(4, mqrr.Handle(handle))).cursor
+            await made.harness.kill(leader.name)
+            await made.harness.kill(other.name)
+            waiting = [
+                asyncio.ensure_future(reader.start(handle, PEEK_CURRENT, **more))
+                for more in (
+                    {"timeout_ms": INFINITE, "request": 1},
+                    {"timeout_ms": 60_000, "request": 2, "cursor": cursor},
+                )
+            ]
+            # Those that do not wait, or not so long, are answered in turn meanwhile.
+            for timeout_ms in (0, 600, 0):
+                short = await reader.start(handle, PEEK_CURRENT, timeout_ms=timeout_ms, request=3)
+                assert (short.status, short.sections) == (UNAVAILABLE, None)
+            assert not any(each.done() for each in waiting)
+            for node in (leader, other):
+                await made.harness.restart(node.name)
+            for found in await asyncio.gather(*waiting):
+                assert (found.status, body(found)) == (0, b"one")
+
+    run(scenario())
+
+
 def test_a_peek_can_be_cancelled_while_there_is_no_majority(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
