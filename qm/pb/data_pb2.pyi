@@ -700,7 +700,8 @@ class OutgoingMessage(_message.Message):
     packet: _builtins.bytes
     """A whole UserMessage packet, for callers that have one: its MessageID, source and SentTime
     are replaced, what no sender sets (unused flags, a SessionHeader) is
-    left out, and everything else is kept.
+    left out, and everything else is kept. Only with a ConnectorType may its MessageClass be
+    another than NORMAL; PrivacyLevel and EncryptionAlgorithm have values that there are.
     """
     application_dead_letter_queue: _builtins.str
     """Format name of the application's dead-letter queue; "": the system's."""
