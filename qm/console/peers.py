@@ -1,6 +1,6 @@
 """Other queue managers: sessions, and messages in from each and out to each address."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,8 @@ from qm.pb import control_pb2 as pb
 
 PEERS_SHOWN_MAX: Final = 50
 """Of a page; each costs a call."""
+SEQUENCES_SHOWN_MAX: Final = 1_000
+"""Of a page, and as many are added up in the list."""
 OUTGOING_COUNTED_MAX: Final = 500
 """Outgoing queues that are counted by address."""
 _NOWHERE: Final = "not known yet"
@@ -86,23 +88,30 @@ class PeerPages(PageGroup):
         return self.render(request, "sessions.html.j2", **await sessions_shown(self, request))
 
     async def _incoming(self, request: web.Request, peer: Any) -> tuple[Cell | str | int, ...]:
-        sequences = await self._sequences(request, peer.queue_manager)
+        reply = await self._sequences(request, peer.queue_manager)
+        more = "+" if reply.page_token else ""
+        sums = (
+            sum(one.last.sequence_number for one in reply.sequences),
+            sum(one.reject_count for one in reply.sequences),
+        )
         return (
             Cell(guid_text(peer.queue_manager), f"/peers/{peer.queue_manager.hex()}"),
             peer.address,
             instant_ms(peer.bound_since_ms),
             instant_ms(peer.heard_ms),
             peer.streams,
-            sum(one.last.sequence_number for one in sequences),
-            sum(one.reject_count for one in sequences),
+            *(f"{each}{more}" for each in sums),
             ", ".join(peer.pins),
         )
 
-    async def _sequences(self, request: web.Request, queue_manager: bytes) -> Iterable[Any]:
-        wanted = pb.GetPeerRequest(queue_manager=queue_manager)
-        reply = await self.call(request, lambda s: s.peers.GetPeer, wanted)
-        sequences: Iterable[Any] = reply.sequences
-        return sequences
+    async def _sequences(
+        self, request: web.Request, queue_manager: bytes, after: str = ""
+    ) -> pb.GetPeerReply:
+        wanted = pb.GetPeerRequest(
+            queue_manager=queue_manager, page_size=SEQUENCES_SHOWN_MAX, page_token=after
+        )
+        reply: pb.GetPeerReply = await self.call(request, lambda s: s.peers.GetPeer, wanted)
+        return reply
 
     async def _outgoing(self, request: web.Request) -> tuple[Mapping[str, Outgoing], bool]:
         """Return what goes out by address, and whether all outgoing queues were counted."""
@@ -135,6 +144,8 @@ class PeerPages(PageGroup):
     async def _peer(self, request: web.Request) -> web.Response:
         """The sequences of one queue manager."""
         queue_manager = bytes.fromhex(request.match_info["peer"])
+        after = request.query.get("after", "")
+        reply = await self._sequences(request, queue_manager, after)
         rows = [
             (
                 Cell(one.format_name, f"/queues/{one.queue_id}" if one.queue_id else ""),
@@ -143,7 +154,7 @@ class PeerPages(PageGroup):
                 one.reject_count,
                 instant_ms(one.last_access_ms),
             )
-            for one in await self._sequences(request, queue_manager)
+            for one in reply.sequences
         ]
         return self.render(
             request,
@@ -151,7 +162,7 @@ class PeerPages(PageGroup):
             title=f"Queue manager {guid_text(queue_manager)}",
             columns=("Destination", "Messages in order", "Sequence", "Rejected", "Last (UTC)"),
             rows=cells_of(rows),
-            more="",
+            more=f"{request.path}?after={reply.page_token}" if reply.page_token else "",
             note="Transactional messages of its present sequences, by the queue that it names.",
         )
 

@@ -236,6 +236,10 @@ TABLE: Final[tuple[Metric, ...]] = (
         "Messages lent to remote readers that went back to their queue", ("cause",),
     ),
     Metric(
+        "quorate_remote_senders_cut_total", _COUNTER,
+        "Lists of a queue's senders, told to remote management, that were too long to be whole",
+    ),
+    Metric(
         "quorate_dcom_unanswered_total",
         _COUNTER,
         "Questions of DCOM clients that another node, which has their objects, did not answer",

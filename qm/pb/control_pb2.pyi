@@ -2072,15 +2072,22 @@ class GetPeerRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     queue_manager: _builtins.bytes
+    page_size: _builtins.int
+    """Of its sequences; 0: 1,000."""
+    page_token: _builtins.str
     def __init__(
         self,
         *,
         queue_manager: _builtins.bytes = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_manager", b"queue_manager"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "queue_manager", b"queue_manager"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2092,21 +2099,24 @@ class GetPeerReply(_message.Message):
 
     PEER_FIELD_NUMBER: _builtins.int
     SEQUENCES_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
     @_builtins.property
     def peer(self) -> Global___Peer: ...
     @_builtins.property
     def sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerSequence]:
-        """The first 1,000."""
+        """A page of them, by destination name."""
 
     def __init__(
         self,
         *,
         peer: Global___Peer | None = ...,
         sequences: _abc.Iterable[Global___PeerSequence] | None = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "sequences", b"sequences"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "peer", b"peer", "sequences", b"sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -313,7 +313,8 @@ def test_each_stream_is_a_row_of_its_own_queue() -> None:
         view = queries.View.of(world.state)
         found = view.ledger.queue(queue_id)
         assert found is not None
-        told = queue_property(view, found, Q.EOD_SOURCE_INFO.number)
+        streams = queries.list_incoming_sequences(view, queue_id=queue_id).items
+        told = queue_property(view, found, Q.EOD_SOURCE_INFO.number, streams)
         return [one.value for one in told.value]
 
     expected = [

@@ -623,7 +623,9 @@ class Senders(Answers):
             peers = [pb.Peer(queue_manager=one) for one in names[at : at + 1]]
             return pb.ListPeersReply(peers=peers, page_token=token)
         if isinstance(request, pb.GetPeerRequest):
-            return pb.GetPeerReply(sequences=self.sequences[request.queue_manager])
+            found, at = self.sequences[request.queue_manager], int(request.page_token or "0")
+            token = str(at + 1) if at + 1 < len(found) else ""
+            return pb.GetPeerReply(sequences=found[at : at + 1], page_token=token)
         return super().__call__(method, request)
 
 
@@ -643,7 +645,7 @@ def test_each_sequence_into_a_queue_is_what_the_cluster_says_of_it(service: MSMQ
 
     queue = pb.Queue(kind=pb.APPLICATION, is_active=True, queue_id=7)
     first, second = bytes(range(16)), bytes(range(1, 17))
-    senders = {first: [sequence(7, 1), sequence(8, 2)], second: [sequence(7, 3)]}
+    senders = {first: [sequence(8, 2), sequence(7, 1)], second: [sequence(7, 3)]}
     local = Senders(queue, senders).management(service).queue_management()
     assert [
         {name: one.Item(name) for name in one.names()} for one in local.EodGetReceiveInfo()

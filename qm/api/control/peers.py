@@ -59,11 +59,14 @@ class PeerControl(control_pb2_grpc.PeerControlServicer):
 
     @override
     async def GetPeer(self, request: pb.GetPeerRequest, context: Context) -> pb.GetPeerReply:
-        guid = _guid(request.queue_manager)
+        guid, after = _guid(request.queue_manager), bytes_after(request.page_token)
+        size = page_size(request.page_size or PAGE_ITEMS_MAX)
         await self._cluster.read_barrier()
-        sequences = peer_sequences(self._cluster.view, guid, PAGE_ITEMS_MAX)
+        page = peer_sequences(self._cluster.view, guid, after=after, limit=size)
         return pb.GetPeerReply(
-            peer=_shown(self._known(guid)), sequences=map(_shown_sequence, sequences)
+            peer=_shown(self._known(guid)),
+            sequences=map(_shown_sequence, page.items),
+            page_token=token_of(page.next),
         )
 
     @override

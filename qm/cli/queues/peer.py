@@ -46,8 +46,16 @@ def show(connection: Connection, queue_manager: bytes, output: str) -> None:
     """Show where QUEUE_MANAGER, a GUID, is bound to, and how far its sequences came."""
     from qm.pb import control_pb2
 
-    request = control_pb2.GetPeerRequest(queue_manager=queue_manager)
-    reply: Any = connection.run(lambda wire: wire.call(lambda stubs: stubs.peers.GetPeer, request))
+    first = control_pb2.GetPeerRequest(queue_manager=queue_manager, page_size=1)
+    reply: Any = connection.run(lambda wire: wire.call(lambda stubs: stubs.peers.GetPeer, first))
+    sequences = connection.run(
+        lambda wire: all_pages(
+            wire,
+            lambda stubs: stubs.peers.GetPeer,
+            lambda token: control_pb2.GetPeerRequest(queue_manager=queue_manager, page_token=token),
+            "sequences",
+        )
+    )
     shown = _row(reply.peer)
     shown["sequences"] = [
         {
@@ -57,7 +65,7 @@ def show(connection: Connection, queue_manager: bytes, output: str) -> None:
             "rejected": one.reject_count,
             "last_access": instant(one.last_access_ms // 1000),
         }
-        for one in reply.sequences
+        for one in sequences
     ]
     show_one(shown, output)
 

@@ -121,9 +121,13 @@ def get_peer(view: View, queue_manager: bytes) -> PeerInfo | None:
     return None if source is None else _info(view, queue_manager, source, _pins(view))
 
 
-def peer_sequences(view: View, queue_manager: bytes, limit: int = 100) -> list[IncomingSequence]:
-    """Return the incoming sequences of a queue manager, by destination name."""
-    return sequences_of(view, queue_manager, page_size(limit))
+def peer_sequences(
+    view: View, queue_manager: bytes, *, after: bytes = b"", limit: int = 100
+) -> Page[IncomingSequence, bytes]:
+    """Return the incoming sequences of a queue manager, by destination name; a page may be short
+    and still have a next one.
+    """
+    return sequences_of(view, queue_manager, after=after, limit=limit)
 
 
 def _pins(view: View) -> dict[str, tuple[str, ...]]:

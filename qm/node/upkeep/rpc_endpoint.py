@@ -29,6 +29,7 @@ from qm.rpc.endpoint import (
 from qm.rpc.path_names import QMCOMM, PathNames
 from qm.rpc.pdu.codes import AuthLevel
 from qm.rpc.remote_management.interface import QMMGMT
+from qm.rpc.remote_management.senders import Senders
 from qm.rpc.remote_management.service import Audit, RemoteManagement
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.remote_read.messages import ReadPorts, ReadSettings
@@ -80,7 +81,8 @@ class WindowsEndpoint:
             config.rpc.return_after_minutes * _S_PER_MINUTE, config.rpc.trailing_headers
         )
         self._remote_read = RemoteRead(ports, metrics, self._port, reading)
-        self._management = RemoteManagement(cluster, data.proposer, operations, audit)
+        senders = Senders(cluster, metrics)
+        self._management = RemoteManagement(cluster, data.proposer, operations, audit, senders)
         self._metrics = metrics
         self._bind = bind
         self._channels = channels

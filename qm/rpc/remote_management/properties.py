@@ -14,7 +14,7 @@ from qm.model.queries import (
     queue_manager,
     queue_statistics,
 )
-from qm.model.queries.incoming import list_incoming_sequences
+from qm.model.queries.incoming import IncomingSequence
 from qm.model.state.ledger import QueueInHand
 from qm.model.values.elements import (
     OutgoingAdminState,
@@ -32,7 +32,6 @@ from qm.wire.property_id import QueueManagementProperty as OfQueue
 from qm.wire.structures.identifiers import SEQUENCE_INFO
 
 QUEUES_LISTED_MAX: Final = 10_000
-STREAMS_LISTED_MAX: Final = 1_000
 _U32_MAX: Final = 0xFFFF_FFFF
 _PAGE_COUNT: Final = 1_000
 _MS: Final = 1_000
@@ -129,8 +128,15 @@ def _active(view: View) -> Iterator[str]:
 # Local queues --------------------------------------------------------------------------------
 
 
-def queue_property(view: View, queue: QueueInHand, number: int) -> Variant:
-    """Return a property of a queue of this cluster. Raises IllegalProperty."""
+def queue_property(
+    view: View, queue: QueueInHand, number: int, senders: Sequence[IncomingSequence] = ()
+) -> Variant:
+    """Return a property of a queue of this cluster. Raises IllegalProperty.
+
+    `senders`: the streams into it, for EOD_SOURCE_INFO.
+    """
+    if number == OfQueue.EOD_SOURCE_INFO.number:
+        return _senders(senders)
     read = _OF_LOCAL.get(number)
     return _not_of_this_kind(number) if read is None else read(view, queue)
 
@@ -173,13 +179,8 @@ def _not_of_this_kind(number: int) -> Variant:
     raise IllegalProperty
 
 
-def _senders(view: View, queue_id: int) -> Variant:
+def _senders(streams: Sequence[IncomingSequence]) -> Variant:
     """Return EOD_SOURCE_INFO: six columns, a row for each stream into the queue."""
-    streams = [
-        one
-        for one in list_incoming_sequences(view, limit=STREAMS_LISTED_MAX).items
-        if one.queue_id == queue_id
-    ]
     columns = (
         (VarType.VECTOR_LPWSTR, [one.format_name for one in streams]),
         (VarType.VECTOR_CLSID, [one.sender_identifier for one in streams]),
@@ -211,7 +212,6 @@ _OF_LOCAL: Final[Mapping[int, Callable[[View, QueueInHand], Variant]]] = {
         view, queue.record.journal_queue if queue.record.journaling else 0
     ),
     OfQueue.STATE.number: lambda view, queue: _text("LOCAL CONNECTION"),
-    OfQueue.EOD_SOURCE_INFO.number: lambda view, queue: _senders(view, queue.record.queue_id),
     OfQueue.SUBQUEUE_COUNT.number: lambda view, queue: _number(len(_subqueues(view, queue))),
     OfQueue.SUBQUEUE_NAMES.number: lambda view, queue: _texts(_subqueues(view, queue)),
 }

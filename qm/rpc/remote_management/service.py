@@ -1,6 +1,6 @@
 """The methods of [MS-MQMR]: all results or none, as HRESULTs; nothing is thrown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -9,7 +9,12 @@ from qm.api.gate.operations import Link, Operations
 from qm.api.propose.control_once import UNNUMBERED
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster, OutcomeUnknown, Unavailable
-from qm.model.queries import View, find_by_format_name, outgoing_queue
+from qm.model.queries import (
+    IncomingSequence,
+    View,
+    find_by_format_name,
+    outgoing_queue,
+)
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import QueueInHand
 from qm.model.state.people import with_groups
@@ -34,11 +39,13 @@ from qm.rpc.remote_management.properties import (
     outgoing_property,
     queue_property,
 )
+from qm.rpc.remote_management.senders import Senders
 from qm.rpc.server.call import Call
 from qm.rpc.variants import Variant
 from qm.security.sid import ADMINISTRATORS
 from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import MQ_OK, ErrorCode
+from qm.wire.property_id import QueueManagementProperty
 
 OBJECT_MAX_CHARS: Final = 300
 """Of an object's name in an event."""
@@ -48,6 +55,7 @@ _ADMIN_STATES: Final = {
     "RESUME": OutgoingAdminState.NORMAL,
 }
 _RESEND: Final = "EOD_RESEND"
+_SENDERS: Final = QueueManagementProperty.EOD_SOURCE_INFO.number
 Audit = Callable[[str, str, str], None]
 """Told (action, principal, text) of every action."""
 
@@ -64,9 +72,15 @@ class RemoteManagement:
     """Implements the interface."""
 
     def __init__(
-        self, cluster: Cluster, proposer: Proposer, operations: Operations, audit: Audit
+        self,
+        cluster: Cluster,
+        proposer: Proposer,
+        operations: Operations,
+        audit: Audit,
+        senders: Senders,
     ) -> None:
         self._cluster = cluster
+        self._senders = senders
         self._proposer = proposer
         self._operations = operations
         self._audit = audit
@@ -77,7 +91,7 @@ class RemoteManagement:
         """R_QMMgmtGetInfo."""
         try:
             await self._cluster.read_barrier()
-            read = await self._reader(call, given.what)
+            read = await self._reader(call, given)
             values = [read(number) for number in given.properties]
         except IllegalProperty as error:
             return _nothing(given, error.status)
@@ -87,9 +101,9 @@ class RemoteManagement:
             return _nothing(given, ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         return InfoOut(values, MQ_OK)
 
-    async def _reader(self, call: Call, what: ManagementObject) -> Callable[[int], Variant]:
+    async def _reader(self, call: Call, given: InfoIn) -> Callable[[int], Variant]:
         """Return what reads properties of an object. Raises Refused."""
-        view = self._cluster.view
+        view, what = self._cluster.view, given.what
         if what.kind == MACHINE:
             self._demand_administrator(call)
             return partial(machine_property, view)
@@ -99,9 +113,21 @@ class RemoteManagement:
         self._demand_right(call, queue)
         queue_id = queue.record.queue_id
         if queue.record.kind is not QueueKind.OUTGOING:
-            return partial(queue_property, view, queue)
+            return await self._local_reader(queue, _SENDERS in given.properties)
         links = await self._operations.links([queue_id])
         return self._outgoing_reader(view, queue_id, links.get(queue_id))
+
+    async def _local_reader(
+        self, queue: QueueInHand, is_about_senders: bool
+    ) -> Callable[[int], Variant]:
+        senders: Sequence[IncomingSequence] = ()
+        if is_about_senders:
+            senders = await self._senders.of(queue.record.queue_id)
+        view = self._cluster.view
+        found = view.ledger.queue(queue.record.queue_id)  # the state went on meanwhile
+        if found is None:
+            raise Refused(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        return partial(queue_property, view, found, senders=senders)
 
     def _outgoing_reader(
         self, view: View, queue_id: int, link: Link | None

@@ -774,6 +774,33 @@ def test_the_queue_managers_list_cannot_lock_everybody_out() -> None:
     run(scenario())
 
 
+def test_the_sequences_of_a_peer_come_in_pages() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            node = (await made.leader()).node
+            await create_queue(node, "exact", transactional=True)
+            names = ["exact", "Exact", "eXact", "exAct", "EXACT"]
+            for number, name in enumerate(names, 1):
+                await propose(node, batch(name, [number], number, sequence=(number, 1, 0)))
+            peers, token = Operator(channel).peers, ""
+            pages: list[list[str]] = []
+            while token or not pages:
+                request = pb.GetPeerRequest(queue_manager=PEER, page_size=2, page_token=token)
+                reply = await peers.GetPeer(request)
+                assert reply.peer.streams == len(names)
+                pages.append([one.format_name.rpartition("\\")[2] for one in reply.sequences])
+                token = reply.page_token
+            assert [len(page) for page in pages] == [2, 2, 1]
+            assert [name for page in pages for name in page] == sorted(names)
+            whole = await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
+            assert (len(whole.sequences), whole.page_token) == (5, "")
+            for wrong in ({"page_token": "x"}, {"page_size": 1_001}):
+                with refused(INVALID, field=next(iter(wrong))):
+                    await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER, **wrong))
+
+    run(scenario())
+
+
 def test_peers_are_listed_shown_and_forgotten() -> None:
     async def scenario() -> None:
         async with world() as made, made.channel(await made.leader()) as channel:
@@ -793,6 +820,7 @@ def test_peers_are_listed_shown_and_forgotten() -> None:
             assert not (await peers.ListPeers(pb.ListPeersRequest(address="10.0.0.66"))).peers
             shown = await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
             assert shown.peer == found
+            assert (len(shown.sequences), shown.page_token) == (0, "")
             only_address = pb.ForgetPeerRequest(queue_manager=PEER, address_only=True)
             await peers.ForgetPeer(only_address)
             shown = await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))

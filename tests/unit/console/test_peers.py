@@ -2,8 +2,11 @@
 
 import re
 
+import pytest
+
 from qm.api.gate.identity import Role
 from qm.client.message import Message
+from qm.console import peers
 from qm.names.guid import guid_text
 from tests.cluster.messages import batch, propose
 from tests.unit.api.world import eventually
@@ -64,3 +67,25 @@ async def test_messages_are_counted_by_peer(made: Clients) -> None:
     async with signed_in(made, "oscar", Role.OPERATOR) as oscar:
         for path in ("/peers", link):
             assert (await oscar.get(path))[0] == 200
+
+
+@scenario()
+async def test_many_sequences_of_a_peer_come_in_pages(made: Clients) -> None:
+    leader = await made.harness.leader()
+    for number, name in enumerate(("transactional", "Transactional", "tRansactional"), 1):
+        await propose(leader, batch(name, [number], number, sequence=(number, 1, 0)))
+    async with browser(made) as found:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(peers, "SEQUENCES_SHOWN_MAX", 2)
+            await sign_in(made, found)
+            _, text = await found.get("/peers")
+            ((*_, streams, messages, rejected, _),) = rows(text, "What comes in")
+            assert (streams, messages, rejected) == ("3", "2+", "0+")
+            (link,) = re.findall(r'href="(/peers/[0-9a-f]{32})"', text)
+            _, text = await found.get(link)
+            names = re.findall(r"(?i)transactional</a>", text)
+            (more,) = re.findall(r'href="(/peers/[0-9a-f]{32}\?after=[0-9a-f]+)"', text)
+            _, text = await found.get(more)
+            names += re.findall(r"(?i)transactional</a>", text)
+            assert (len(names), ">More<" in text) == (3, False)
+            assert (await found.get(f"{link}?after=zz"))[0] == 400

@@ -148,8 +148,16 @@ class ClusterManagement(Management):
                 return
 
     def _sequences(self, peer: pb.Peer) -> Iterable[pb.PeerSequence]:
-        request = pb.GetPeerRequest(queue_manager=peer.queue_manager)
-        return self._call(lambda stubs: stubs.peers.GetPeer, request).sequences
+        token = ""
+        while True:
+            page = self._call(
+                lambda stubs: stubs.peers.GetPeer,
+                pb.GetPeerRequest(queue_manager=peer.queue_manager, page_token=token),
+            )
+            yield from page.sequences
+            token = page.page_token
+            if not token:
+                return
 
     def _queue(self, format_name: str) -> pb.Queue:
         """Return an active queue, local or outgoing. Raises MQ_ERROR_QUEUE_NOT_ACTIVE."""

@@ -273,6 +273,6 @@ def test_peers_are_listed_with_where_they_are_bound(world: World) -> None:
     assert (pinned.address, pinned.pins) == ("", ("10.0.0.0/8",))
     there = queries.list_peers(view, address="10.0.0.66").items
     assert [one.queue_manager for one in there] == [b"O" * 16, b"P" * 16]
-    (sequence,) = queries.peer_sequences(view, PEER)
+    (sequence,) = queries.peer_sequences(view, PEER).items
     assert (sequence.sequence_identifier, sequence.sequence_number) == (SEQUENCE, 1)
     assert queries.get_peer(view, b"nobody") is None
