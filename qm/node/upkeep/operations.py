@@ -111,7 +111,7 @@ class NodeOperations(Operations):
             await self.drain_here(is_draining)
             return self.health()
         request = relay_pb2.DrainRequest(is_draining=is_draining)
-        reply = await self._ask(node, "Drain", request, DRAIN_TIMEOUT_S)
+        reply = await self._ask_member(node, "Drain", request, DRAIN_TIMEOUT_S)
         return Health(
             reply.disk_free_bytes,
             reply.disk_total_bytes,
@@ -126,7 +126,7 @@ class NodeOperations(Operations):
         if node == self._replicated.node:
             return self.scrub_here(begins=begins)
         request = relay_pb2.ScrubRequest(begins=begins)
-        reply = await self._ask(node, "Scrub", request, ASK_TIMEOUT_S)
+        reply = await self._ask_member(node, "Scrub", request, ASK_TIMEOUT_S)
         return ScrubState(
             reply.live_bytes,
             reply.done_bytes,
@@ -143,7 +143,7 @@ class NodeOperations(Operations):
         if node == self._replicated.node:
             return self.sessions_here(wanted)
         request = sessions_request(wanted)
-        return sessions_found(await self._ask(node, "Sessions", request, ASK_TIMEOUT_S))
+        return sessions_found(await self._ask_member(node, "Sessions", request, ASK_TIMEOUT_S))
 
     @override
     async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
@@ -179,10 +179,14 @@ class NodeOperations(Operations):
             request = relay_pb2.ResendRequest(queue_id=queue_id)
             await self._ask(leadership.node, "Resend", request, ASK_TIMEOUT_S)
 
-    async def _ask(self, node: str, method: str, request: Any, timeout_s: float) -> Any:
-        """Call another node. Raises KeyError for an unknown one, Unavailable."""
+    async def _ask_member(self, node: str, method: str, request: Any, timeout_s: float) -> Any:
+        """Call a node that somebody named. Raises KeyError for an unknown one, Unavailable."""
         if self._replicated.addresses.get(node) is None:
             raise KeyError(node)
+        return await self._ask(node, method, request, timeout_s)
+
+    async def _ask(self, node: str, method: str, request: Any, timeout_s: float) -> Any:
+        """Call another node. Raises Unavailable, also while its address is not known here."""
         try:
             stub = await self._channels.stub(node)
             return await reply_to(getattr(stub, method), request, timeout_s=timeout_s)

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from typing import Any
 
+import grpc.aio
 import msgspec
 import pytest
 
@@ -18,6 +19,7 @@ from qm.model.queries import (
     outgoing_queue,
 )
 from qm.model.values.elements import OutgoingQueueState
+from qm.node.config.addresses import AddressBook
 from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2, control_pb2_grpc
 from qm.rpc.client import RpcClient
@@ -35,6 +37,7 @@ from tests.unit.api.world import Client, eventually
 from tests.unit.edge.outgoing.world import Peer
 from tests.unit.model.world import PEER, World
 from tests.unit.rpc.reading import RPC_PORT, RpcWorld, rpc_world
+from tests.unit.rpc.test_management_calls import UNAVAILABLE, caller_at
 from tests.unit.rpc.test_management_values import (
     AWAY,
     BYTES,
@@ -56,7 +59,7 @@ from tests.unit.rpc.test_management_values import (
     value,
     values,
 )
-from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, queue
+from tests.unit.rpc.test_remote_management import MACHINE, act, in_world, info, queue
 
 EXACT = r"DIRECT=OS:QUORATE\private$\exact"
 HOPS = ("IP=192.0.2.7", "IPv6=2001:db8::7")
@@ -283,6 +286,43 @@ def test_both_interfaces_count_what_waits_for_which_acknowledgement() -> None:
             peer.is_order_acking = False
             await send_in_transaction(client, peer.address, b"3")
             await eventually(counts, lambda found: found == [(1, 2), (1, 2)])
+
+    run(main())
+
+
+def test_a_leader_at_an_unknown_address_is_a_leader_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that has just become a member leads, and this one has not read its address yet."""
+
+    async def main() -> None:
+        async with rpc_world(3) as world:
+            async with world.client(await world.leader()) as client:
+                await client.send(AWAY, b"out")
+            follower = (await world.followers())[0]
+            node = follower.node
+            caller = await caller_at(node)
+            async with world.client(follower) as there:
+                known, barrier = AddressBook.get, node.cluster.read_barrier
+
+                async def then_another_leads() -> None:
+                    monkeypatch.setattr(AddressBook, "get", known)
+                    await barrier()
+                    monkeypatch.setattr(AddressBook, "get", lambda *_: None)
+
+                monkeypatch.setattr(node.cluster, "read_barrier", then_another_leads)
+                assert await info(caller, queue(AWAY), STATE) == (UNAVAILABLE, [None])
+                assert await act(caller, queue(AWAY), "EOD_RESEND") == UNAVAILABLE
+                control = control_pb2_grpc.OutgoingControlStub(there.channel)
+                asked = control_pb2.GetOutgoingRequest(queue=control_pb2.QueueName(name=AWAY))
+                for method in (control.GetOutgoing, control.Resend):
+                    with pytest.raises(grpc.aio.AioRpcError) as failure:
+                        await method(asked)
+                    assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+                monkeypatch.setattr(AddressBook, "get", known)
+                monkeypatch.setattr(node.cluster, "read_barrier", barrier)
+                assert (await info(caller, queue(AWAY), STATE))[0] == 0
+                assert await act(caller, queue(AWAY), "EOD_RESEND") == 0
 
     run(main())
 
