@@ -203,7 +203,7 @@ def test_a_managed_queue_tells_what_it_is() -> None:
         for one, foreign, kind, is_local, status in (
             (exact, NOT_FOREIGN, PRIVATE_TYPE, -1, IS_EXACT),
             (public, NOT_FOREIGN, 0, -1, IS_NOT_EXACT),
-            (far, UNKNOWN, PRIVATE_TYPE, 0, UNKNOWN),
+            (far, NOT_FOREIGN, PRIVATE_TYPE, 0, UNKNOWN),
         ):
             await is_told("AC-3.3.4.1.5-04", one, foreign)
             await is_told("AC-3.3.4.1.6-04", one, kind)

@@ -384,7 +384,7 @@ def test_the_control_plane_has_the_strings_of_the_management_protocol(
     queue = opened(info_of(service, name=dead))
     assert told(dead) == ["MACHINE", "LOCAL", "NO", "NO"]
     queue.Close()
-    assert told(outgoing(service).FormatName) == ["PRIVATE", "REMOTE", "UNKNOWN", "UNKNOWN"]
+    assert told(outgoing(service).FormatName) == ["PRIVATE", "REMOTE", "UNKNOWN", "NO"]
     connected = MachineManagementProperty.CONNECTED
     assert asked.machine_info(connected) == "CONNECTED"
     asked.act_on_machine("DISCONNECT")

@@ -209,7 +209,7 @@ _OF_LOCAL: Final[Mapping[OfQueue, Callable[[_Local], Any]]] = {
     OfQueue.TYPE: lambda found: _TYPES[found[1].type],
     OfQueue.LOCATION: lambda found: "LOCAL",
     OfQueue.XACT: lambda found: _YES if found[1].is_transactional else _NO,
-    OfQueue.FOREIGN: lambda found: _NO,
+    OfQueue.FOREIGN: lambda found: _NO,  # RP-A50
     OfQueue.MESSAGE_COUNT: lambda found: found[1].message_count,
     OfQueue.BYTES_IN_QUEUE: lambda found: found[1].total_bytes,
     OfQueue.JOURNAL_MESSAGE_COUNT: lambda found: found[0].journal_of(found[1]).message_count,
@@ -224,9 +224,9 @@ _OF_OUTGOING: Final[Mapping[OfQueue, Callable[[pb.OutgoingQueue], Any]]] = {
     OfQueue.FORMATNAME: lambda found: found.format_name,
     OfQueue.TYPE: lambda found: _type_of(found.format_name),
     OfQueue.LOCATION: lambda found: "REMOTE",
-    # Only the queue's own queue manager knows.
-    OfQueue.XACT: lambda found: _UNKNOWN,
-    OfQueue.FOREIGN: lambda found: _UNKNOWN,
+    # Only the queue's own queue manager knows, unless something transactional was sent to it.
+    OfQueue.XACT: lambda found: _YES if found.HasField("next") else _UNKNOWN,
+    OfQueue.FOREIGN: lambda found: _NO,
     OfQueue.MESSAGE_COUNT: lambda found: found.message_count,
     OfQueue.BYTES_IN_QUEUE: lambda found: found.total_bytes,
     OfQueue.STATE: lambda found: _STATES[found.state],

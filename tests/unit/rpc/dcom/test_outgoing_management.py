@@ -11,6 +11,7 @@ from qm.edge.outgoing.manager import OutgoingManager
 from qm.node.config.schema import MSMQ_PORT
 from qm.rpc.dcom.automation.variant import Variant
 from qm.rpc.dcom.automation.vartypes import ARRAY, VarType
+from qm.rpc.remote_management.interface import QMMGMT
 from qm.session import OutgoingState
 from qm.wire.packets.user_message import parse_user_message
 from tests.cluster.harness import free_network, run, until
@@ -27,8 +28,12 @@ from tests.unit.rpc.dcom.scripts import (
     pointed,
     slot,
 )
+from tests.unit.rpc.test_management_values import FOREIGN, XACT
+from tests.unit.rpc.test_remote_management import info as told
+from tests.unit.rpc.test_remote_management import queue
 
 FAR = r"DIRECT=OS:far.invalid\private$\orders"
+EXACT = r".\private$\exact"
 OUTGOING = "IMSMQOutgoingQueueManagement"
 COUNTS = (
     "EodLastAckTime", "EodLastAckCount", "EodNoReadCount", "EodNoAckCount", "EodResendTime",
@@ -67,10 +72,16 @@ def numbered(raw: bytes) -> tuple[int, int, int]:
     return sequence, transaction.tx_sequence_number, message.user_header.message_id
 
 
+async def elsewhere(program: Program, name: str) -> Late:
+    """Describe a queue of another queue manager."""
+    info = await program.create("MSMQQueueInfo")
+    await info.put("FormatName", name)
+    return info
+
+
 async def scenario(program: Program, peer: Peer) -> dict[str, Stage]:
     peer.is_order_acking = False
-    info = await program.create("MSMQQueueInfo")
-    await info.put("FormatName", peer.address)
+    info = await elsewhere(program, peer.address)
     sender = await info.call("Open", SEND, 0)
     message = await program.create("MSMQMessage")
     await message.put("Journal", DEAD_LETTER)  # its final acknowledgement is waited for
@@ -186,9 +197,7 @@ def test_what_its_queue_manager_knows_of_a_link_is_told(monkeypatch: pytest.Monk
     assert {*numbers} == {*OutgoingState}
 
     async def play_once(program: Program) -> None:
-        info = await program.create("MSMQQueueInfo")
-        await info.put("FormatName", FAR)
-        await info.call("Open", SEND, 0)
+        await (await elsewhere(program, FAR)).call("Open", SEND, 0)
         management = await program.create("MSMQManagement")
         await management.call("Init", FormatName=FAR)
         # No peer brings a link into all of these states at will: what is known of it is given.
@@ -206,3 +215,44 @@ def test_what_its_queue_manager_knows_of_a_link_is_told(monkeypatch: pytest.Monk
         ]
 
     play(play_once)
+
+
+STATUSES = (
+    ("ForeignStatus", FOREIGN, ("YES", "NO", "UNKNOWN")),
+    ("TransactionalStatus", XACT, ("YES", "NO", "UNKNOWN")),
+)
+
+
+@pytest.mark.spec("AC-3.3.4.1.5-01", "AC-3.3.4.1.8-01", "MR-2.2.3.2-08", "MR-2.2.3.2-09")
+def test_objects_and_remote_management_tell_the_same_of_a_queue() -> None:
+    async def main() -> None:
+        async with Peer(f"{free_network()}.11", MSMQ_PORT) as peer, dcom_world() as world:
+            peer.is_order_acking = False  # what was sent stays in its queue
+            assert isinstance(world, DcomWorld)
+            program, caller = await world.program(), await world.caller(QMMGMT)
+            here, exactly = (
+                await program.new_queue(),
+                await program.new_queue(EXACT, transactional=True),
+            )
+            far, far_exactly = await elsewhere(program, FAR), await elsewhere(program, peer.address)
+            for info, xact in (
+                (here, "NO"),
+                (exactly, "YES"),
+                (far, "UNKNOWN"),
+                (far_exactly, "YES"),
+            ):
+                target = await info.call("Open", SEND, 0)
+                message = await program.create("MSMQMessage")
+                await message.call("Send", target, *([SINGLE_MESSAGE] if xact == "YES" else []))
+                if info is far_exactly:
+                    await until(lambda: len(peer.raw) == 1)
+                name = await info.get("FormatName")
+                management = await program.create("MSMQManagement")
+                await management.call("Init", FormatName=name)
+                for (member, number, texts), text in zip(STATUSES, ("NO", xact), strict=True):
+                    assert await told(caller, queue(name), number) == (0, [text]), name
+                    found = await slot(management, "IMSMQManagement", member)
+                    assert texts[found] == text, (name, member)
+            program.close()
+
+    run(main())
