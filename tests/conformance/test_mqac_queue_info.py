@@ -373,6 +373,23 @@ def test_what_is_put_stays_here_until_create_or_update(service: MSMQService) -> 
             wrong.Create()
 
 
+def test_what_was_put_is_read_before_create(service: MSMQService) -> None:
+    numbers = {"Journal": 1, "Quota": 5, "JournalQuota": 6, "Authenticate": 1}
+    for info in (MSMQQueueInfo(service), info_of(service, path=fresh_path())):
+        for puts in (PUTS, {"PrivLevel": 2}, {"PrivLevel": 0}):
+            for name, value in puts.items():
+                setattr(info, name, value)
+                wanted = value.strip("{}") if isinstance(value, str) else value
+                assert getattr(info, name) == wanted, name
+    # What belongs to no application has fixed answers once it is known.
+    system = info_of(service, name="DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER")
+    system.Refresh()
+    fixed = {"PrivLevel": 1, "Journal": 0, "Quota": -1, "JournalQuota": -1, "Authenticate": 0}
+    for name, value in (numbers | {"PrivLevel": 2}).items():
+        setattr(system, name, value)
+        assert getattr(system, name) == fixed[name]
+
+
 @pytest.mark.spec("AC-3.10.4.1-02", "AC-3.10.4.1-03")
 def test_a_get_refreshes_first_and_fails_as_that_does(service: MSMQService) -> None:
     names = (

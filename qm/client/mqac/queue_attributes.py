@@ -145,8 +145,8 @@ class QueueAttributes(ABC):
     @property
     def PrivLevel(self) -> int:
         """MQPRIVLEVEL."""
-        value = self._get("privacy_level", MQPRIVLEVEL.MQ_PRIV_LEVEL_OPTIONAL)
-        return int(value) if self._is_application else MQPRIVLEVEL.MQ_PRIV_LEVEL_OPTIONAL
+        optional = MQPRIVLEVEL.MQ_PRIV_LEVEL_OPTIONAL
+        return int(self._is_application_get("privacy_level", default=optional))
 
     @PrivLevel.setter
     def PrivLevel(self, value: int) -> None:
@@ -304,8 +304,11 @@ class QueueAttributes(ABC):
         return value
 
     def _is_application_get(self, name: str, *, default: int) -> int:
+        """Return a value as it was put or found; of a queue that is known to belong to no
+        application, the default.
+        """
         value = self._get(name, default)
-        return value if self._is_application or name in self._changed else default
+        return value if self._is_application or not self._is_refreshed else default
 
     def _put(self, name: str, value: object) -> None:
         self._attributes[name] = value
