@@ -19,6 +19,9 @@ PING_SETS_PER_CALLER_MAX: Final = 512
 behind a balancer, may have one address and their programs one account."""
 CALLERS_MAX: Final = 4_096
 """Accounts at addresses that hold objects."""
+ACTIVATION_WAIT_MAX_S: Final = 20.0
+"""How long a program waits for its first object while the cluster does not answer: less than the
+30 s after which our own client goes without an answer, so that it learns why there is none."""
 CALLS_WAITING_MAX: Final = 512
 """Calls of objects that wait for the cluster at once, blocked reads among them: each has a
 thread."""

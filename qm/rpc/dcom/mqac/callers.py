@@ -23,7 +23,7 @@ from qm.client.errors import ClientError
 from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.service import MSMQService
 from qm.rpc.dcom.hresults import ComError, Hresult
-from qm.rpc.dcom.limits import CALLERS_MAX
+from qm.rpc.dcom.limits import ACTIVATION_WAIT_MAX_S, CALLERS_MAX
 from qm.rpc.dcom.mqac.threads import LoopRunner
 from qm.rpc.dcom.runtime.exporter import Owner
 from qm.rpc.security.provider import Identity
@@ -105,7 +105,11 @@ class Callers:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def of(self, owner: Owner, identity: Identity) -> Caller:
-        """Return a caller, whose client is opened by its first object. Raises ComError."""
+        """Return a caller, whose client is opened by its first object.
+
+        Raises ComError, MQ_ERROR_SERVICE_NOT_AVAILABLE if the cluster does not answer in
+        ACTIVATION_WAIT_MAX_S; the client is being opened meanwhile, for who comes next.
+        """
         key = (owner, principal_of_identity(identity))
         found = self._known.get(key)
         if found is None or not _is_of_use(found):
@@ -113,7 +117,11 @@ class Callers:
                 raise ComError(Hresult.E_OUTOFMEMORY, "too many callers")
             found = self._known[key] = asyncio.ensure_future(self._open(*key))
         try:
-            caller = await asyncio.shield(found)
+            async with asyncio.timeout(ACTIVATION_WAIT_MAX_S):
+                caller = await asyncio.shield(found)
+        except TimeoutError:
+            code = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
+            raise ComError(code, "the cluster does not answer") from None
         except ClientError as error:
             code = getattr(error, "code", ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
             raise ComError(code, str(error)) from error

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
-from qm.rpc.client import RpcFailed
+from qm.rpc.client import CALL_TIMEOUT_S, RpcFailed
 from qm.rpc.dcom.automation.dispatch import IDISPATCH
 from qm.rpc.dcom.hresults import ComError, Hresult
+from qm.rpc.dcom.mqac import callers
+from qm.rpc.dcom.runtime.activation import ICLASSFACTORY
 from qm.rpc.dcom.runtime.exporter import node_of
+from qm.rpc.dcom.runtime.identifiers import IID_ICLASSFACTORY, IID_IDISPATCH
 from qm.rpc.interface import Fault
+from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
-from tests.unit.rpc.dcom.scripts import RECEIVE, SEND, dcom_world
+from tests.unit.rpc.dcom.scripts import RECEIVE, SEND, clsid, dcom_world, eventually
 
 
 def test_a_program_goes_on_with_new_objects_at_another_node() -> None:
@@ -64,6 +69,64 @@ def test_a_leader_that_dies_is_a_late_answer() -> None:
             assert await found.get("Body") == "after the old leader"
             program.close()
             sender.close()
+
+    run(scenario())
+
+
+def test_without_a_majority_nothing_is_made_and_the_program_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(callers, "ACTIVATION_WAIT_MAX_S", 1.0)
+
+    async def scenario() -> None:
+        async with dcom_world(3) as world:
+            leader = await world.harness.leader()
+            here, other = await world.harness.followers()
+            for node in (leader, other):
+                await world.harness.kill(node.name)
+            program = await world.program(node=here)
+            (factory,) = await program.server.class_object(clsid("MSMQMessage"), IID_ICLASSFACTORY)
+
+            async def by_factory() -> Any:
+                given = [IID_IDISPATCH]
+                return await program.server.call(factory.ipid, ICLASSFACTORY, 3, given)
+
+            begun = asyncio.get_running_loop().time()
+            for _ in range(2):
+                with pytest.raises(ComError) as refused:
+                    await program.create("MSMQQueueInfo")
+                assert refused.value.status == ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
+            assert await by_factory() == [None, ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE]
+            assert asyncio.get_running_loop().time() - begun < CALL_TIMEOUT_S / 2
+            for node in (leader, other):
+                await world.harness.restart(node.name)
+            await world.harness.leader()
+
+            async def is_made() -> bool:
+                with contextlib.suppress(ComError):
+                    await (await program.queue_info()).call("Create")
+                    return True
+                return False
+
+            await eventually(is_made)
+            assert (await by_factory())[-1] == Hresult.S_OK
+            program.close()
+
+    run(scenario())
+
+
+def test_before_there_is_a_queue_manager_a_program_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(callers, "ACTIVATION_WAIT_MAX_S", 1.0)
+
+    async def scenario() -> None:
+        async with dcom_world(1, is_provisioned=False) as world:
+            program = await world.program()
+            with pytest.raises(ComError) as refused:
+                await program.create("MSMQQueueInfo")
+            assert refused.value.status == ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
+            program.close()
 
     run(scenario())
 
