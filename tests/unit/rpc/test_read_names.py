@@ -9,6 +9,8 @@ import pytest
 from typing_extensions import override
 
 from qm.names.format_name import parse_format_name
+from qm.names.guid import guid_text
+from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2, data_pb2
 from qm.rpc.client import RpcClient
 from qm.rpc.interface import Fault
@@ -20,8 +22,10 @@ from qm.rpc.queue_formats import WireFormat, format_of, text_of
 from qm.rpc.remote_read import interface as mqrr
 from qm.rpc.remote_read.interface import REMOTE_READ
 from qm.rpc.security.ntlm import NtlmClient
+from tests.cluster.harness import free_network, run, until
 from tests.unit.api.test_data import create
 from tests.unit.api.world import Client, eventually
+from tests.unit.edge.outgoing.world import Peer
 from tests.unit.rpc.reading import (
     ORDERS,
     PEEK_CURRENT,
@@ -29,6 +33,8 @@ from tests.unit.rpc.reading import (
     RemoteReader,
     RpcWorld,
     body,
+    message,
+    rpc_world,
     with_orders,
 )
 from tests.unit.rpc.test_management_calls import bind_ack
@@ -133,6 +139,38 @@ def test_the_suffix_chooses_among_the_queues_of_the_machine() -> None:
         assert await first(reader, f"MACHINE={guid};JOURNAL") == b"", "nothing has left"
 
     in_world(scenario)
+
+
+@pytest.mark.spec("RR-2.2.3-07")
+def test_the_journal_of_the_machine_holds_what_has_left_it() -> None:
+    async def main() -> None:
+        async with (
+            Peer(f"{free_network()}.11", MSMQ_PORT) as peer,
+            rpc_world() as world,
+            world.client(await world.leader()) as client,
+        ):
+            guid = await machine_guid(world)
+            names = (f"MACHINE={guid};JOURNAL", r"DIRECT=OS:QUORATE\SYSTEM$;JOURNAL")
+            reader = await world.reader()
+            await client.send(peer.address, b"1", b"2", journal=True)
+            await client.send(peer.address, b"3")
+            await until(lambda: len(peer.raw) == 3)
+            for text in (b"1", b"2"):
+                for name in names:
+
+                    async def seen(name: str = name) -> bytes:
+                        return await first(reader, name)
+
+                    assert await eventually(seen, bool) == text
+                handle = await reader.open(names[0])
+                found = await reader.start(handle)
+                assert (found.status, body(found)) == (0, text)
+                assert guid_text(message(found).user_header.source_queue_manager) == guid
+                assert await reader.end(handle) == 0
+                await reader.close(handle)
+            assert [await first(reader, name) for name in names] == [b"", b""], "3 asked for none"
+
+    run(main())
 
 
 @pytest.mark.spec("RR-2.2.3-08")
