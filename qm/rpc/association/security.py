@@ -138,6 +138,8 @@ class SecurityContexts:
         return ANONYMOUS if context is None else context.provider.identity
 
     def _begin(self, trailer: Trailer) -> SecurityContext:
+        # The level comes first, as with Windows by Samba's tests: with none, an unknown auth_type
+        # is no reason of its own, though [MS-RPCE] 3.3.3.5.3 makes no such difference.
         level = _level(trailer)
         if level <= AuthLevel.NONE:
             raise LegRefused("a security context without any level of protection")

@@ -20,7 +20,7 @@ from qm.rpc.security.ntlm_keys import nt_hash
 from qm.rpc.security.ntlm_messages import parse_challenge
 from qm.rpc.security.provider import Buffers, Provider
 from qm.rpc.security.providers import OfferedProviders
-from qm.rpc.security.spnego import SpnegoClient
+from qm.rpc.security.spnego import OID_NTLM, SpnegoClient
 from qm.security.sid import sid_from_text
 from tests.unit.rpc.dialogue import ECHO, LOCKED, WHOLE, Client, served, status_of
 from tests.unit.rpc.test_security import FILETIME, TARGET, World, counting
@@ -177,6 +177,17 @@ def test_an_unknown_provider_disturbs_no_context(auth_type: int) -> None:
     client.leg(waiting.step(answer.trailer.token), 3)
     assert client.signed(waiting, b"efgh", flags=WHOLE, named=3) == []
     assert client.call().stub == b"efgh"
+
+
+@pytest.mark.spec("RP-RPCE-2.2.1.1.7-02")
+@pytest.mark.parametrize("auth_type", [1, 14, 255])
+@pytest.mark.parametrize("level", [0, 1, 7, 255])
+def test_the_level_of_a_bind_is_judged_before_its_provider(auth_type: int, level: int) -> None:
+    """As Windows does by Samba's test_auth_none_none_bind, _0, _7 and _255."""
+    client = Secured()
+    nak = client.leg(b"token", kind=PduType.BIND, level=level, auth_type=auth_type)
+    assert (nak.kind, nak.body[:2]) == (PduType.BIND_NAK, b"\0\0")
+    assert client.connection.is_closing
 
 
 @pytest.mark.spec("RP-RPCE-2.2.1.1.8-02")
@@ -410,3 +421,22 @@ def test_ntlm_inside_spnego_takes_a_bind_and_an_alter_context() -> None:
     denied = client.signed(who, b"abcd", flags=WHOLE, auth_type=kind)
     assert status_of(denied) == ACCESS_DENIED
     assert client.events == []
+
+
+@pytest.mark.spec("RP-SPNG-3.2.5-03")
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_negotiation_that_fails_outside_of_a_bind_is_a_fault(is_first: bool) -> None:
+    """The fault that [MS-RPCE] 3.3.1.5.2.1 demands has no room for a token that says `reject`."""
+    kind = int(AuthType.SPNEGO)
+    client, who = bound(), SpnegoClient(logon("wrong"))
+    token = who.step(b"").replace(OID_NTLM, bytes(len(OID_NTLM)) if is_first else OID_NTLM)
+    answer = client.leg(token, auth_type=kind)
+    if not is_first:
+        assert answer.trailer is not None
+        answer = client.leg(who.step(answer.trailer.token), auth_type=kind)
+    assert (answer.kind, parse_fault(answer), answer.trailer) == (
+        PduType.FAULT,
+        SECURITY_PACKAGE,
+        None,
+    )
+    assert client.connection.is_closing
