@@ -256,7 +256,9 @@ class Workshop:
         files = {test.split("::", 1)[0] for test in tests}
         options = ("--spec-only", str(only), "--spec-record", str(record), "--spec-mutant")
         try:
-            done = self._run(pytest_command(self.project, files, *options), BREAK_TIMEOUT_S)
+            # Other tracebacks are parsed, which fails where a break has made a recursion endless.
+            command = pytest_command(self.project, files, *options, "--tb=native")
+            done = self._run(command, BREAK_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return Fate.CRASHED
         if done.returncode == TESTS_PASSED:

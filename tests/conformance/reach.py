@@ -4,7 +4,8 @@ Two kinds, found in two ways. Statements inside functions are behind a test when
 them (coverage contexts of the mutants' first pass). Statements that run once, at import, such as
 constants, tables and enum members, are behind a test when the test's own code or a statement that
 it executes names them, directly or through other such statements; an enum or a class that is used
-as a whole (called, iterated) stands for all its members.
+as a whole (called, iterated) stands for all its members. What the product has as data stands behind
+every test that runs the code around it (`mutation_data`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tests.conformance.mutation import Source, Statement
+from tests.conformance.mutation_data import INTERFACES, READERS, Interfaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +31,7 @@ class Module:
     """A file as names: what it imports, defines and binds."""
 
     def __init__(self, file: str, text: str) -> None:
-        self.source = Source(file, text)
+        self.source = (Interfaces if file == INTERFACES else Source)(file, text)
         self.is_product = file.startswith(PRODUCT)
         self.imports: dict[str, str] = {}
         self.functions: dict[str, ast.AST] = {}
@@ -80,6 +82,7 @@ class Tree:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.module = cache(self._module)
+        self.interfaces = cache(self._interfaces)
 
     def _module(self, dotted: str) -> Module | None:
         path = dotted.replace(".", "/")
@@ -88,8 +91,14 @@ class Tree:
                 return Module(file, (self.root / file).read_text(encoding="utf-8"))
         return None
 
+    def _interfaces(self) -> Module | None:
+        file = self.root / INTERFACES
+        return Module(INTERFACES, file.read_text(encoding="utf-8")) if file.is_file() else None
+
     def file(self, name: str) -> Module:
-        """The module of a file that exists."""
+        """The module of a file that exists, or the interfaces."""
+        if name == INTERFACES and (interfaces := self.interfaces()):
+            return interfaces
         module = self.module(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         if module is None:
             raise FileNotFoundError(self.root / name)
@@ -114,6 +123,9 @@ class Tree:
                 if not statement.at_import and _touches(statement, lines):
                     found.add(statement)
                     search.expressions(module, statement.heads)
+        interfaces = self.interfaces()
+        if interfaces and any(file.startswith(READERS) for file in executed):
+            found.update(interfaces.source.statements)
         file, *names = test.split("::")
         module = self.file(file)
         search.expressions(module, [_test_node(module, names)])

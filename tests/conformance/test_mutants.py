@@ -13,6 +13,7 @@ from tests.conformance.catalogue import load_rows
 from tests.conformance.ledger import Project
 from tests.conformance.mutants import Fate, Report, Verdict
 from tests.conformance.mutation import Mutant, Source
+from tests.conformance.mutation_data import INTERFACES, Interfaces
 from tests.conformance.reach import Tree
 from tests.conformance.test_ledger import small_tree
 
@@ -248,6 +249,38 @@ def test_a_break_that_stops_the_import_is_no_break(tmp_path: Path) -> None:
     assert replaced_by('"no layout"') is None
     assert replaced_by('"<HIB"') is Fate.CRASHED
     assert replaced_by('"<IH"') is Fate.SURVIVED
+
+
+SLOTS = """{"interfaces": [
+["IOne","00000000-0000-0000-0000-000000000001","IDispatch",[[7,"Label","get",1,[["text","BSTR*",true]]]]]],
+"coclasses": []}
+"""
+
+
+def test_slots_of_the_interfaces_are_broken_as_what_a_test_of_objects_stands_on(
+    tmp_path: Path,
+) -> None:
+    (slot,) = Interfaces(INTERFACES, SLOTS).statements
+    assert slot.scope == ("IOne",)
+    changed = [mutant.apply(SLOTS.encode()).decode().splitlines()[1] for mutant in slot.mutants]
+    method = '[7,"Label","get",1,[["text","BSTR*",true]]]'
+    assert [line[line.index("[[") + 1 : -4] for line in changed] == [
+        method.replace("7", "8"),
+        method.replace("1", "2"),
+        method.replace("Label", "Label~"),
+        method.replace("get", "put"),
+        method.replace("BSTR*", "long*"),
+        method.replace("true", "false"),
+    ]
+    small_product(tmp_path)
+    (tmp_path / INTERFACES).parent.mkdir(parents=True)
+    (tmp_path / INTERFACES).write_text(SLOTS)
+    (tmp_path / "qm" / "rpc" / "dcom" / "object.py").write_text("def made():\n    return 1\n")
+    tree = Tree(tmp_path)
+    objects = tree.behind("suite/test_small.py::test_hollow", {"qm/rpc/dcom/object.py": {2}})
+    assert {s.file for s in objects} == {"qm/rpc/dcom/object.py", INTERFACES}
+    parts = tree.behind("suite/test_small.py::test_hollow", {"qm/wire/part.py": {14}})
+    assert {s.file for s in parts} == {"qm/wire/part.py"}
 
 
 def test_a_template_that_a_test_renders_is_not_code_to_break(tmp_path: Path) -> None:
