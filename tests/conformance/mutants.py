@@ -12,7 +12,8 @@ The code behind a row
     2. They are ordered twice. By how much they speak of the row: words (identifiers and numbers)
        that the row's text shares with the broken expression, with its statement, with the names and
        the docstring around it, each word weighted by how few rows and how few candidates have it,
-       and whether the function, class or module cites the row's section. And by how few other
+       and whether the function, class or module cites the row's section, or the interface is the
+       one that its chapter is about. And by how few other
        claiming tests stand on the statement. Chance, by the seed, decides among equals.
     3. The code behind the row is the head of both orders in turn: breaks that do not overlap, at
        most BREAKS_PER_SCOPE in one function, class or module. A break after which the product can
@@ -69,6 +70,7 @@ from tests.conformance.ledger import (
     written_claims,
 )
 from tests.conformance.mutation import Mutant, Statement
+from tests.conformance.mutation_data import INTERFACES
 from tests.conformance.reach import Lines, Module, Tree
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", "build", "dist", "__pycache__", "*_cache", ".hypothesis", ".coverage*"
 )
 _WORD = re.compile(r"0x[0-9A-Fa-f_]+|\d+|[A-Za-z][A-Za-z0-9_]*")
+_OBJECT = re.compile(r"\bI?(MSMQ[A-Z][A-Za-z]+)")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -298,6 +301,7 @@ class Ranking:
         self.rows_with = Counter(word for row in rows.values() for word in words(row.text))
         self.rows_total = len(rows)
         self.tests_on = Counter(s for statements in behind.values() for s in statements)
+        self.objects = objects_of(rows.values())
 
     def order(self, row: Row, tests: tuple[str, ...]) -> list[tuple[tuple[str, ...], Mutant]]:
         """The breaks behind the row in the order to make them, each with its file and scope."""
@@ -309,12 +313,18 @@ class Ranking:
         ]
         random.Random(f"{self.seed} {row.id}").shuffle(candidates)
         weights = self._weights(row, candidates)
-        cited = {s for s in statements if cites(self.tree.file(s.file), s, row)}
+        cited = {s for s in statements if self._is_cited(s, row)}
         scored = {id(c): self._score(c, weights, is_cited=c.statement in cited) for c in candidates}
         telling = sorted(candidates, key=lambda c: -scored[id(c)])
         own = sorted(telling, key=lambda c: self.tests_on[c.statement])
         both = chain.from_iterable(zip(telling, own, strict=True))
         return [((c.statement.file, *c.statement.scope), c.mutant) for c in both]
+
+    def _is_cited(self, statement: Statement, row: Row) -> bool:
+        if statement.file != INTERFACES:
+            return cites(self.tree.file(statement.file), statement, row)
+        about = self.objects.get(chapter(row))
+        return about is not None and statement.scope[0].strip("I1234") == about
 
     def _candidate(self, statement: Statement, mutant: Mutant) -> Candidate:
         docstring = self.tree.file(statement.file).docstrings.get(statement.scope, "")
@@ -379,6 +389,20 @@ def cites(module: Module, statement: Statement, row: Row) -> bool:
     return any(
         found[1] in (None, DOCUMENTS.get(row.document)) for found in re.finditer(numbers, near)
     )
+
+
+def chapter(row: Row) -> tuple[str, ...]:
+    """The document and the first two numbers of the row's section."""
+    return (row.document, *row.section.split(".")[:2])
+
+
+def objects_of(rows: Iterable[Row]) -> dict[tuple[str, ...], str]:
+    """The object that the rows of each chapter of [MC-MQAC] name most: sections of interfaces."""
+    named: dict[tuple[str, ...], Counter[str]] = {}
+    for row in rows:
+        for name in _OBJECT.findall(row.text) if row.document == "mqac" else ():
+            named.setdefault(chapter(row), Counter())[name] += 1
+    return {place: names.most_common(1)[0][0] for place, names in named.items()}
 
 
 def examine(

@@ -227,6 +227,13 @@ def test_a_sample_may_be_of_one_document() -> None:
         mutants.main(["--document", "mqxx"])
 
 
+def test_a_chapter_is_about_the_object_that_its_rows_name_most() -> None:
+    objects = mutants.objects_of(load_rows(Project().spec_folder).values())
+    assert objects["mqac", "3", "2"] == "MSMQApplication"
+    assert objects["mqac", "3", "17"] == "MSMQMessage"
+    assert {document for document, *_ in objects} == {"mqac"}
+
+
 def test_a_larger_sample_holds_the_smaller_one() -> None:
     claims = [f"XX-1-{n:02}" for n in range(40)]
     few, many = (mutants.sampled(claims, 7, size) for size in (5, 20))
