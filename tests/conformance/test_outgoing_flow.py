@@ -349,7 +349,7 @@ def test_a_report_of_a_sending_that_makes_no_sense_is_refused() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.1.3-12", "QB-6-03", "QB-3.1.1.3-04")
+@pytest.mark.spec("QB-3.1.1.3-12", "QB-3.1.1.3-13", "QB-6-03", "QB-3.1.1.3-04")
 def test_every_leader_resends_in_the_times_of_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
