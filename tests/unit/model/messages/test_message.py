@@ -623,7 +623,7 @@ QUEUE_NAMES: list[tuple[int, str, str, object]] = [
 ]
 
 
-@pytest.mark.spec("DM-3.1.7.1.31-15", "MQ-2.2.19.2-20", "MQ-2.2.19.2-21")
+@pytest.mark.spec("DM-3.1.7.1.31-15", "DM-3.1.7.1.32-10", "MQ-2.2.19.2-20", "MQ-2.2.19.2-21")
 @pytest.mark.parametrize(("code", "kind", "text", "name"), QUEUE_NAMES)
 def test_administration_queues(code: int, kind: str, text: str, name: object) -> None:
     message = with_(
@@ -636,7 +636,7 @@ def test_administration_queues(code: int, kind: str, text: str, name: object) ->
     assert again(message) == message
 
 
-@pytest.mark.spec("DM-3.1.7.1.31-16", "DM-3.1.1.12-40")
+@pytest.mark.spec("DM-3.1.7.1.31-16", "DM-3.1.7.1.32-10", "DM-3.1.1.12-40")
 @pytest.mark.parametrize(
     ("code", "kind", "text", "name"),
     [
