@@ -223,6 +223,32 @@ def test_numbers_of_transactions_may_be_as_narrow_as_a_script_s_literals() -> No
     play(scenario)
 
 
+@pytest.mark.spec("AC-2.2.2.1-03")
+def test_each_receive_takes_the_four_numbers_as_vt_i4() -> None:
+    names = [*READS, *READS_BY_LOOKUP_ID]
+    sent = [f"{place}" for place in range(2 * len(names))]
+
+    async def scenario(program: Program) -> None:
+        made = await desk(program)
+        for label in sent:
+            await program.send("body", label, r".\private$\orders", Variant(VarType.I4, 3))
+        assert await made.labels() == [*LABELS, *sent]
+        # A next one is looked for from one that is there, which the one before did not take.
+        places = iter(made.lookup_ids[sent[place]] for place in (10, 11, 12, 13, 14, 16, 18, 19))
+        taken = []
+        for place, name in enumerate(names):
+            for call in (made.by_slot, made.by_name):
+                given = made.arguments(name, Variant(VarType.I4, place % 4))
+                if "LookupId" in given:
+                    given["LookupId"] = Variant(VarType.UI8, next(places))
+                taken.append(await (await call(name, given)).get("Label"))
+        left = await made.labels()
+        assert sorted([*taken, *left]) == sorted([*LABELS, *sent])
+        assert len(taken) == len(sent)
+
+    play(scenario)
+
+
 @pytest.mark.spec("AC-3.11.4-09")
 def test_an_object_that_is_no_transaction_is_none() -> None:
     async def scenario(program: Program) -> None:
