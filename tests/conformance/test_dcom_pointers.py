@@ -198,8 +198,9 @@ def test_a_queue_answers_its_info_and_takes_an_event() -> None:
 
 
 @pytest.mark.spec(
-    "AC-3.17.4.1.15-03", "AC-3.17.4.1.71-02", "AC-3.17.4.1.76-02", "AC-3.17.4.1.78-02"
-)
+    "AC-3.17.4.1.15-03", "AC-3.17.4.1.71-02", "AC-3.17.4.1.74-01", "AC-3.17.4.1.76-02",
+    "AC-3.17.4.1.78-02",
+)  # fmt: skip
 def test_queues_for_responses_are_put_and_answered_in_their_revision() -> None:
     async def scenario(program: Program) -> None:
         info = await program.new_queue()
@@ -207,6 +208,7 @@ def test_queues_for_responses_are_put_and_answered_in_their_revision() -> None:
         for row_id, property_name in (
             ("AC-3.17.4.1.15-03", "ResponseQueueInfo"),
             ("AC-3.17.4.1.71-02", "ResponseQueueInfo"),
+            ("AC-3.17.4.1.73-02", "AdminQueueInfo"),
             ("AC-3.17.4.1.76-02", "ResponseQueueInfo"),
             ("AC-3.17.4.1.78-02", "AdminQueueInfo"),
         ):

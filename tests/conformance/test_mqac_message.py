@@ -696,13 +696,18 @@ def are_refreshed(found: MSMQMessage, names: Sequence[str], queue: MSMQQueueInfo
 
 
 def are_put_as_they_stand(way: Way, names: Sequence[str]) -> None:
-    """The format name of a queue that is nowhere arrives as it is."""
-    elsewhere = info_of(way.service, name="DIRECT=OS:nowhere\\PRIVATE$\\q")
-    for name in names:
-        message = MSMQMessage(way.service)
-        setattr(message, name, elsewhere)
-        message.Ack = int(name.startswith("Admin"))
-        assert getattr(way.through(message), name).FormatName == elsewhere.FormatName
+    """A format name arrives as it is: of a queue that is nowhere, and of one that has another."""
+    here = made(way.service)
+    path = (here.PathName or "").rpartition("\\")[2]
+    for other in ("DIRECT=OS:nowhere\\PRIVATE$\\q", f"DIRECT=OS:QUORATE\\PRIVATE$\\{path}"):
+        for name in names:
+            message = MSMQMessage(way.service)
+            setattr(message, name, info_of(way.service, name=other))
+            message.Ack = int(name.startswith("Admin"))
+            found = getattr(way.through(message), name)
+            assert found.FormatName == other
+    assert found.QueueGuid == here.QueueGuid
+    assert here.FormatName != other
 
 
 @pytest.mark.spec(
