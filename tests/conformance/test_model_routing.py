@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import msgspec
 import pytest
 
 from qm.model import queries
@@ -32,7 +33,7 @@ from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.conformance.test_model_directory import set_manager
 from tests.unit.model.management.test_directory import write
 from tests.unit.model.test_delivery import TRANSACTIONAL, Sender
-from tests.unit.model.world import NOW_MS, OWN, PEER, World, packet
+from tests.unit.model.world import BIRTH, NOW_MS, OWN, PEER, World, packet
 
 RECEIVE, SEND, PEEK, MOVE, RECEIVE_ADMIN, PEEK_ADMIN = (
     QueueAccessType.RECEIVE_ACCESS,
@@ -156,13 +157,25 @@ def test_a_send_to_elsewhere_makes_an_outgoing_queue(world: World) -> None:
     client = world.client()
     _, first = client.open(A, SEND)
     _, second = client.open(B, SEND)
+    private = f"PRIVATE={guid_text(b'F' * 16)}\\0000000A"
+    _, other = client.open(private, SEND)
     assert client.open(A, SEND)[1] == first
-    records = [world.record(first), world.record(second)]
-    assert [record.label for record in records] == [A, B]
-    assert [record.pathname for record in records] == [A, B]
-    assert len({record.identifier for record in records} | {bytes(16)}) == 3
+    records = [world.record(made) for made in (first, second, other)]
+    assert [record.label for record in records] == [A, B, private]
+    assert [record.pathname for record in records] == [A, B, private]
+    # New: another queue manager's for the same name is another one, as is the one that comes after.
+    elsewhere = World(msgspec.structs.replace(BIRTH, queue_manager=b"?" * 16))
+    records.append(elsewhere.record(elsewhere.client().open(A, SEND)[1]))
+    third_handle, third = client.open(C, SEND)
+    records.append(world.record(third))
+    world.one(commands.CloseQueue(client.request(), third_handle))
+    assert world.one(commands.RemoveOutgoingQueue(third)).status == 0
+    records.append(world.record(client.open(C, SEND)[1]))
+    identifiers = {record.identifier for record in records}
+    assert len(identifiers) == 6
+    assert not identifiers & {bytes(16), OWN, b"?" * 16}
     # DestinationFormatName is what finds it; nothing is held, locked or under way.
-    for queue_id, name in ((first, A), (second, B)):
+    for queue_id, name in ((first, A), (second, B), (other, private)):
         assert queries.find_queue(world.machine.view, name).queue_id == queue_id
         found = queries.outgoing_queue(world.machine.view, queue_id)
         assert found is not None
