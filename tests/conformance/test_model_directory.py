@@ -27,6 +27,8 @@ from qm.model.values.records import OutgoingPosition, Queue, QueueManager, encod
 from qm.model.values.rows import QUEUE_KEY
 from qm.names.guid import guid_from_text, guid_text
 from qm.rpc.dcom.hresults import OR_INVALID_OID, OR_INVALID_OXID, OR_INVALID_SET, Hresult
+from qm.rpc.mgmt import INSUFFICIENT_BUFFER, UNKNOWN_AUTHENTICATION
+from qm.rpc.pdu.codes import FaultStatus
 from qm.security.descriptor import (
     ACE_ALLOWED,
     ACE_AUDIT,
@@ -386,6 +388,19 @@ def test_no_code_is_of_our_own_making() -> None:
     in_facility = {one.name: one & 0xFFFF for one in Hresult if one >> 16 == 0x8007}
     assert in_facility == {"E_ACCESSDENIED": 5, "E_OUTOFMEMORY": 14, "E_INVALIDARG": 87}
     assert (OR_INVALID_OXID, OR_INVALID_OID, OR_INVALID_SET) == (1910, 1911, 1912)
+    # What calls fault with; the rest of them are statuses of DCE/RPC, which have a facility.
+    faults = {one.name: one.value for one in FaultStatus if one < 0x1_0000}
+    assert faults == {
+        "ACCESS_DENIED": 5,
+        "SERVER_UNAVAILABLE": 1722,
+        "CALL_FAILED": 1726,
+        "ENTRY_NOT_ALLOWED": 1752,
+        "CANNOT_SUPPORT": 1764,
+        "BAD_STUB_DATA": 1783,
+        "SECURITY_PACKAGE": 1825,
+    }
+    assert {one >> 16 for one in FaultStatus if one.name not in faults} == {0x1C00, 0x1C01}
+    assert (INSUFFICIENT_BUFFER, UNKNOWN_AUTHENTICATION) == (122, 1747)
     assert not any(is_vendor_code(code) for code in Hresult)
     assert not any(is_vendor_code(code) for code in (*ErrorCode, *general.values()))
     assert is_vendor_code(0xC00E_0001 | 0x2000_0000)
