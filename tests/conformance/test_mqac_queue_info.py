@@ -455,6 +455,13 @@ def test_a_queue_manager_s_own_queue_shows_no_properties(service: MSMQService) -
         shown = ("QueueGuid", "Quota", "JournalQuota", "PathName", "Label", "IsTransactional")
         assert [getattr(system, each) for each in shown] == [None, -1, -1, None, "", 0]
         assert asked.names == [name]  # it was read once
+    # Nor is an application queue's journal one, though it has a limit.
+    info = info_of(service, path=fresh_path())
+    info.Quota, info.JournalQuota = 5, 7
+    info.Create()
+    assert (info.Quota, info.JournalQuota) == (5, 7)
+    journal = info_of(service, name=f"{info.FormatName};JOURNAL")
+    assert (journal.Quota, journal.JournalQuota) == (-1, -1)
 
 
 @pytest.mark.spec("AC-3.10.4.1.1-01", "AC-3.10.4.1.2-01", "AC-3.10.4.1.3-01", "AC-3.10.4.1.6-01")
