@@ -70,6 +70,28 @@ def test_a_commit_ends_its_operations_in_the_order_in_which_they_were_made(two: 
     ]
 
 
+@pytest.mark.spec("DM-3.1.4.4-05")
+def test_receives_sends_and_moves_of_a_commit_keep_their_order(two: Two) -> None:
+    _, subqueue = two.c.open(A + ";retry", MOVE)
+    first, second, third = two.positions(two.a)
+    tx = two.c.begin("t")
+
+    def receive_and_send(key: int, number: int) -> None:
+        exactly = Selector(SelectorKind.EXACT, key)
+        assert two.c.receive(two.from_a, transaction=tx, selector=exactly)
+        raw = packet(0, sequence=(1, number, number - 1))
+        assert two.c.send(B, raw=raw, transaction=tx).status == 0
+
+    receive_and_send(second, 1)
+    move = commands.Move(two.c.request(), two.a, first, subqueue, (), tx)
+    assert two.one(move).status == 0
+    receive_and_send(third, 2)
+    committed = two.apply(commands.TxCommit(two.c.request(), tx))
+    ends = [(EffectKind.RECEIVED, two.a), (EffectKind.ARRIVED, two.b)]
+    moved = [(EffectKind.MOVED_IN, subqueue), (EffectKind.MOVED_OUT, two.a)]
+    assert effects(committed) == [*ends, *moved, *ends]
+
+
 @pytest.mark.spec("DM-3.1.4.4-02", "DM-3.1.4.4-05", "DM-3.1.7.1.9-09", "DM-3.1.7.1.10-11")
 def test_a_commit_is_one_step_over_all_queues(two: Two) -> None:
     tx = two.c.begin("t")
