@@ -99,6 +99,12 @@ def test_the_first_hop_is_the_remote_queue_manager() -> None:
     assert direct.remote.qm_guid == bytes(16)
 
 
+@pytest.mark.spec("DM-3.1.7.1.5-14")
+def test_a_link_begins_inactive_and_without_hops() -> None:
+    link = OutgoingLink(SessionConfig())
+    assert (link.state, link.next_hops) == (OutgoingState.INACTIVE, ())
+
+
 @pytest.mark.spec(
     "QB-3.1.5.2.3-02", "QB-3.1.5.3.2-04", "QB-3.1.5.4.2-01", "QB-3.1.5.9-02", "DM-3.1.1.3-03"
 )
