@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from qm.cluster.membership import ChangeKind
-from qm.model.values.commands import Provision
+from qm.model.values.commands import Provision, RaiseApplyVersion
 from qm.node.config.schema import NodeConfig
 from qm.node.membership import birth
 from qm.node.relay.channels import Channels, Unreachable, reply_to
@@ -104,8 +104,10 @@ class Steps:
 
     async def provision(self, provision: Provision) -> None:
         """Make the cluster a queue manager, once it has a leader. Raises JoinRefused."""
-        leader = await self._leader(sorted(member.name for member in self._config.members))
+        names = sorted(member.name for member in self._config.members)
+        leader = await self._leader(names)
         self._say(f"{leader} leads")
+        await self._raise_version(leader, names)
         await self._provision(leader, provision)
 
     def _common_cluster(self, states: Mapping[str, relay_pb2.InspectReply]) -> bytes:
@@ -123,6 +125,19 @@ class Steps:
                 " those that are in the wrong one"
             )
         return clusters.pop() if clusters else b""
+
+    async def _raise_version(self, leader: str, names: list[str]) -> None:
+        """Have the cluster begin at the version that its founders know, if they all answer.
+
+        The leader would find out by itself, but programs that were faster were told to upgrade.
+        """
+        states = await self.states(names)
+        if len(states) < len(names):
+            return
+        known = min(state.command_version for state in states.values())
+        if known > states[leader].apply_version:
+            payload = encode_command(RaiseApplyVersion(known))
+            await self._propose(leader, relay_pb2.ProposeRequest(payloads=[payload]))
 
     async def _provision(self, leader: str, provision: Provision) -> None:
         request = relay_pb2.ProposeRequest(

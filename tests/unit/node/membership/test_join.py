@@ -8,15 +8,22 @@ from typing import Any, cast
 
 import grpc
 import grpc.aio
+import msgspec
 import pytest
 
 from qm.cluster.membership import ChangeKind
+from qm.model.values.commands import RaiseApplyVersion
+from qm.model.values.effects import Outcome
 from qm.node.config.schema import MemberSection, NodeConfig, TlsSection
 from qm.node.membership import automatic_entry, join
 from qm.node.membership.automatic_entry import Entry
+from qm.node.membership.birth import provision
 from qm.node.membership.join import JoinRefused, Steps
 from qm.node.relay.channels import Channels, Unreachable
+from qm.node.relay.outcome_codec import encode_outcome
 from qm.pb import relay_pb2
+from qm.store.codec import encode_command, inspect
+from qm.wire.codes import MQ_OK
 
 CLUSTER = b"c" * 16
 COMMIT = 7
@@ -46,6 +53,9 @@ class Cluster:
         self.lost_promotions = 0
         """Promotions that go with their leader: the next one has no such entry."""
         self.looks_until_next_leader = 0
+        self.command_versions = {"n1": 9}
+        """What builds know; a node that is not named does not answer."""
+        self.proposed: list[bytes] = []
         self.looks_at_own_log = 0
         """At n5, whose log alone has the entry that makes it a voter, until it loses that."""
 
@@ -100,11 +110,18 @@ class Stub:
             applied=COMMIT,
             membership_index=cluster.membership_index,
             is_provisioned=True,
-            command_version=9,
+            command_version=cluster.command_versions.get(self._name, 9),
             apply_version=6,
             voters=cluster.voters,
             learners=cluster.learners,
         )
+
+    async def Propose(
+        self, request: relay_pb2.ProposeRequest, timeout: float
+    ) -> relay_pb2.ProposeReply:
+        self._cluster.proposed += request.payloads
+        done = encode_outcome(Outcome(MQ_OK))
+        return relay_pb2.ProposeReply(outcomes=[done] * len(request.payloads))
 
     async def Adopt(self, request: relay_pb2.AdoptRequest, timeout: float) -> None:
         self._cluster.fail("Adopt")
@@ -132,6 +149,35 @@ class Stub:
         if cluster.lost_answers:
             cluster.lost_answers -= 1
             raise STREAM_REMOVED
+
+
+FOUNDERS = tuple(MemberSection(name=f"n{k}", host=f"127.0.0.{k}") for k in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("known", "raised"),
+    [
+        ({"n1": 9, "n2": 8, "n3": 9}, [8]),
+        ({"n1": 9, "n2": 6, "n3": 9}, []),
+        ({"n1": 9, "n2": 9}, []),
+    ],
+)
+def test_a_queue_manager_is_born_at_the_version_that_all_founders_know(
+    known: dict[str, int], raised: list[int]
+) -> None:
+    cluster = Cluster()
+    cluster.command_versions = known
+    silent = {member.name for member in FOUNDERS} - known.keys()
+    cluster.failures = {f"Inspect {name}": [STREAM_REMOVED] * 9 for name in silent}
+    config = msgspec.structs.replace(CONFIG, members=FOUNDERS)
+    steps = Steps(config, cast("Channels", cluster), lambda text: None)
+    asyncio.run(steps.provision(provision("QUORATE", "quorate.example", (), b"k" * 32)))
+    raising = [encode_command(RaiseApplyVersion(version)) for version in raised]
+    assert cluster.proposed[:-2] == raising
+    assert [inspect(payload).op for payload in cluster.proposed[-2:]] == [
+        "provision",
+        "set_queue_manager",
+    ]
 
 
 @pytest.fixture(autouse=True)
