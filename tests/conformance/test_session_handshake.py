@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from qm.session import (
@@ -276,6 +278,19 @@ def test_initiator_proposes_eight_round_trips(round_trip_ms: int, timeout_ms: in
     driven.feed(establish(US, THEM, (int(NOW * 1000) - round_trip_ms) & 0xFFFF_FFFF))
     assert driven.out() == [ConnectionParameters(timeout_ms, 30_000, 33)]
     assert driven.state() is SessionState.WAITING_CPR_MSG
+    twin = initiator(SessionConfig(window_size=33, ack_wait_timeout_ms=30_000))
+    twin.out()
+    twin.feed(establish(US, THEM, (int(NOW * 1000) - round_trip_ms) & 0xFFFF_FFFF))
+    raw = twin.session.take_outgoing(NOW)
+    assert (len(raw), raw[2] & 0x08, raw[18:20]) == (32, 0x08, b"\3\0"), "IN, PT 3, without CS"
+    assert raw[20:] == struct.pack("<IIHH", timeout_ms, 30_000, 0, 33)
+    # It is what counts here, too.
+    driven.feed(ConnectionParameters(timeout_ms, 30_000, 5))
+    agreed = driven.event(Established)
+    assert (agreed.recoverable_ack_send_timeout_ms, agreed.ack_wait_timeout_ms) == (
+        timeout_ms,
+        30_000,
+    )
     # AckWaitTimeout allows for the configured round trip (note <51>).
     slow = initiator(SessionConfig(ack_wait_timeout_ms=30_000, round_trip_delay_ms=1_000))
     slow.out()

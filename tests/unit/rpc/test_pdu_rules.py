@@ -9,7 +9,16 @@ from qm.rpc.limits import CALLS_PER_CONNECTION_MAX, CONTEXTS_PER_CONNECTION_MAX
 from qm.rpc.pdu.bind import NDR20, NDR64, Answer, Bind, Proposal, Syntax, parse_bind_ack, write_bind
 from qm.rpc.pdu.call import request_head, verify_trailer
 from qm.rpc.pdu.codes import AuthLevel, AuthType, BindNakReason, FaultStatus, PduFlag, PduType
-from qm.rpc.pdu.header import Pdu, Trailer, parse_pdu, write_header, write_pdu, write_trailer
+from qm.rpc.pdu.header import (
+    MalformedPdu,
+    Pdu,
+    Trailer,
+    WrongVersion,
+    parse_pdu,
+    write_header,
+    write_pdu,
+    write_trailer,
+)
 from qm.rpc.security.ntlm import NtlmClient
 from qm.rpc.security.provider import Buffers
 from qm.rpc.security.providers import OfferedProviders
@@ -89,6 +98,18 @@ def test_a_pdu_begins_with_sixteen_bytes_and_ends_with_its_token() -> None:
     kind, level, pad, reserved, number = struct.unpack("<BBBBI", written[-24:-16])
     assert (kind, level, reserved, number) == (NTLM, AuthLevel.INTEGRITY, 0, 1)
     assert (len(written) - 24 - 24) - pad == 10
+    # All of it in its place, in both directions.
+    head = bytes.fromhex("0501021310000000") + struct.pack("<HHI", 20, 0, 0x8102_0304)
+    flags = WHOLE | PduFlag.CONC_MPX
+    assert write_pdu(PduType.RESPONSE, flags, 0x8102_0304, b"body", minor=1) == head + b"body"
+    whole = parse_pdu(head + b"body")
+    assert (whole.kind, whole.flags, whole.minor) == (PduType.RESPONSE, flags, 1)
+    assert (whole.call_id, whole.header, whole.body) == (0x8102_0304, head, b"body")
+    with pytest.raises(WrongVersion):
+        parse_pdu(b"\4" + head[1:] + b"body")
+    for size in (19, 21):
+        with pytest.raises(MalformedPdu):
+            parse_pdu(head[:8] + bytes((size,)) + head[9:] + b"body")
     # Read as written: type, level, padding, whatever is reserved, number.
     rest = struct.pack("<HHI", 41, 5, 9) + b"bodybodybody" + bytes.fromhex("0a05049907010203")
     found = parse_pdu(raw[:8] + rest + b"token").trailer
