@@ -419,11 +419,15 @@ def journals(service: MSMQService, name: str) -> None:
     """Outside a transaction a message goes, and a journaling queue keeps a copy; not a system
     queue, which has no journal.
     """
-    for is_journaling, transaction in ((True, 0), (True, None), (True, 3), (False, 0)):
+    for is_journaling, transaction, lifetime_s in (
+        *((True, transaction, -1) for transaction in (0, None, 3)),
+        (False, 0, -1),
+        (False, 0, 1_000),  # with a deadline that ends with it
+    ):
         info = made(service)
         info.Journal = int(is_journaling)
         info.Update()
-        send(service, info, "a", "b", "c")
+        send(service, info, "a", "b", "c", MaxTimeToReceive=lifetime_s)
         queue = opened(info)
         ids = [message.LookupId for message in walk(queue)]
         place = 2 if "Previous" in name else 0 if "Next" in name else 1

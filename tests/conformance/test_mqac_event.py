@@ -338,7 +338,7 @@ def test_a_cursor_that_cannot_advance_is_no_error_of_the_call(service: MSMQServi
 # Sinks -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("AC-3.16-01", "AC-3.16.1-01", "AC-3.16.4-09", "AC-3.16.4-10")
+@pytest.mark.spec("AC-3.16-01", "AC-3.16.1-01", "AC-3.16.4-09", "AC-3.16.4-10", "AC-3.16.4-06")
 def test_an_event_is_its_own_connection_point(service: MSMQService) -> None:
     event = MSMQEvent()
     assert event.EnumConnectionPoints() == [event]

@@ -235,6 +235,11 @@ def test_multicast_addresses(service: MSMQService) -> None:
     assert labels(has_one) == ["apple"]
     unasked = query.LookupQueue(MulticastAddress="", RelMulticastAddress=RELOPS.REL_NOP)
     assert labels(unasked) == labels(query.LookupQueue()) == ALL
+    # Left out it is no term, whatever its relation is and whatever else is asked for.
+    for each in RELOPS:
+        assert labels(query.LookupQueue(RelMulticastAddress=each)) == ALL
+        for label in ALL:
+            assert labels(query.LookupQueue(Label=label, RelMulticastAddress=each)) == [label]
     none, one = ["banana", "cherry"], ["apple"]
     for address, found in (
         ("234.1.1.1:8001", (ALL, one, none, none, [], ALL, one)),

@@ -520,10 +520,10 @@ def refreshes_first(service: MSMQService, *names: str) -> None:
 @pytest.mark.spec("AC-3.10.4.1.4-01", "AC-3.10.4.1.5-01", "AC-3.10.4.1.30-01")
 def test_a_label_reaches_the_queue_with_update(service: MSMQService) -> None:
     info = made(service)
-    info.Label = "new"
+    info.Label = longest = "New label " * 12 + "end."
     assert info_of(service, name=info.FormatName or "").Label == ""
     info.Update()
-    assert info_of(service, name=info.FormatName or "").Label == "new"
+    assert info_of(service, name=info.FormatName or "").Label == longest
     # Update writes whatever was put, and what a public queue has the directory has.
     public = info_of(service, path="QUORATE\\rewritten")
     public.Create()

@@ -35,7 +35,15 @@ from qm.rpc.dcom.mqac.events import events_interface
 from qm.rpc.dcom.mqac.wire import object_interfaces
 from qm.rpc.dcom.runtime.activation import IREMOTESCMACTIVATOR
 from qm.rpc.dcom.runtime.identifiers import IID_IDISPATCH, IID_IUNKNOWN, NULL
-from qm.rpc.dcom.runtime.objref import Bindings, Objref, parse_objref, standard_bytes, write_objref
+from qm.rpc.dcom.runtime.objref import (
+    Bindings,
+    CustomRef,
+    Objref,
+    parse_objref,
+    standard_bytes,
+    write_custom,
+    write_objref,
+)
 from qm.rpc.dcom.runtime.rem_unknown import IREMUNKNOWN
 from qm.rpc.dcom.runtime.resolver import IOBJECTEXPORTER
 from qm.rpc.interface import Interface
@@ -391,6 +399,10 @@ def test_an_event_has_so_many_sinks_and_each_has_its_cookie() -> None:
             told.is_foreign = True
             assert await advise() == (0, 0x8004_0202), "it has no such interface"
             told.is_foreign = False
+            unknown = write_objref(Objref(IID_IUNKNOWN, OXID + 1, OID, b"u" * 16, 5))
+            assert await advise(unknown) == (0, 0x8004_0202), "nobody knows where it is"
+            by_value = write_custom(CustomRef(IID_IUNKNOWN, b"c" * 16, b"data"))
+            assert await advise(by_value) == (0, 0x8004_0202), "there is nothing to call"
             cookie, status = await advise()
             assert (status, cookie not in cookies) == (0, True)
             program.close()
