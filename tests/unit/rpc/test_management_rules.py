@@ -371,7 +371,7 @@ def test_nodes_tell_alike_what_their_leader_knows_and_act_alike() -> None:
     run(main())
 
 
-@pytest.mark.spec("MR-3.1.4.1-14", "MR-3.1.4.1-15")
+@pytest.mark.spec("MR-3.1.4.1-14", "MR-3.1.4.1-15", "MR-3.1.4.1-10")
 def test_no_answer_is_older_than_what_a_majority_knows() -> None:
     async def main() -> None:
         async with rpc_world(3) as made:
@@ -392,7 +392,7 @@ def test_no_answer_is_older_than_what_a_majority_knows() -> None:
             alone = [(await caller_at(other), *each) for each in asked]
             await made.harness.kill(one.name)
             await made.harness.kill(leader.name)
-            found = await asyncio.gather(*(answer(*each) for each in alone))
+            found = await asyncio.gather(*(answer(*each, given=GIVEN[1]) for each in alone))
             assert found == [(UNAVAILABLE, [NULL])] * len(asked)
 
     run(main())

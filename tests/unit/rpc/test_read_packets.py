@@ -147,7 +147,7 @@ def test_behind_a_message_stands_where_it_is() -> None:
     in_world(scenario)
 
 
-@pytest.mark.spec("RR-2.2.5.3-01", "RR-2.2.5.3-03", "RR-2.2.5.3-04")
+@pytest.mark.spec("RR-2.2.5.3-01", "RR-2.2.5.3-03", "RR-2.2.5.3-04", "RR-2.2.5.3-06")
 def test_moves_and_aborts_are_counted_and_outlive_a_leader() -> None:
     async def scenario() -> None:
         async with rpc_world(3) as made:

@@ -621,6 +621,7 @@ def test_what_a_connector_encrypted_leaves_as_it_is() -> None:
         leaving(encryption, 2, 0)
 
 
+@pytest.mark.spec("QB-3.1.7.1.5-02")
 def test_another_leader_encrypts_what_the_first_one_could_not_send() -> None:
     async def scenario() -> None:
         async with one_peer(HOST, is_mapped=True) as (peer, cluster):

@@ -95,7 +95,7 @@ def test_bindings_list_the_ways_to_log_on(has_kerberos: bool, services: tuple[in
 # References ------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RP-DCOM-2.2.18-01", "RP-DCOM-2.2.18.2-01")
+@pytest.mark.spec("RP-DCOM-2.2.18-01", "RP-DCOM-2.2.18.2-01", "RP-DCOM-2.2.19.1-01")
 def test_a_reference_is_read_and_written_as_the_guide_has_it() -> None:
     raw = vector("rpc_dcom_objref_standard")
     found = parse_objref(raw)

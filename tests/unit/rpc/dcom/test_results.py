@@ -302,7 +302,7 @@ def test_a_management_object_becomes_what_its_queue_is() -> None:
     play(scenario)
 
 
-@pytest.mark.spec("AC-3.15.4.1.3-02")
+@pytest.mark.spec("AC-3.15.4.1.3-02", "AC-3.15.3-01")
 def test_collections_have_items_and_enumerators() -> None:
     async def scenario(program: Program) -> None:
         collection = await program.create("MSMQCollection")

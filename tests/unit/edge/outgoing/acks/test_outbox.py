@@ -708,7 +708,7 @@ def test_an_order_ack_leaves_over_every_open_session_of_the_peer() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.1.6.2-03", "QB-3.1.6.9-01")
+@pytest.mark.spec("QB-3.1.1.6.2-03", "QB-3.1.6.9-01", "QB-3.1.3.2-10")
 def test_an_order_ack_waits_for_what_follows_but_ten_seconds_at_most() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
