@@ -13,6 +13,8 @@ from qm.node.config.schema import API_PORT, NodeConfig
 from tests.cluster.harness import cluster, run
 
 START_S = 60
+SHARED_S = 900.0
+"""All tests of a module may share a node, on a machine that has more to do."""
 _LOOK_EVERY_S = 0.05
 Change = Callable[[NodeConfig], NodeConfig]
 
@@ -47,7 +49,7 @@ def threaded_callers(
 
     def thread() -> None:
         try:
-            run(main())
+            run(main(), SHARED_S)
         except BaseException as error:
             failures.append(error)
             ready.set()
