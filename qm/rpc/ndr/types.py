@@ -276,6 +276,7 @@ def _set(made: list[Any], name: str, value: object) -> None:
 
 
 def _must(check: Callable[[S], bool], found: S) -> None:
+    """Hold a size_is, length_is or switch_is against its parameter [MS-RPCE 3.1.1.5.3.1]."""
     if not check(found):
         raise BadStub(f"counts or tags of {type(found).__name__} disagree with what they describe")
 
