@@ -80,7 +80,14 @@ BREAKS_PER_ROW = 6
 BREAKS_PER_SCOPE = 2
 # What citing the row's section is worth, against the row's most telling word.
 SECTION_WORTH = 0.5
-DOCUMENTS = {"mqmq": "MS-MQMQ", "mqqb": "MS-MQQB", "mqdmpr": "MS-MQDMPR", "mqac": "MC-MQAC"}
+DOCUMENTS = {
+    "mqmq": "MS-MQMQ",
+    "mqqb": "MS-MQQB",
+    "mqdmpr": "MS-MQDMPR",
+    "mqac": "MC-MQAC",
+    "mqrr": "MS-MQRR",
+    "mqmr": "MS-MQMR",
+}
 BREAK_TIMEOUT_S = 120
 TESTS_PASSED, TESTS_FAILED, COLLECTION_FAILED = 0, 1, 2
 NOT_COPIED = shutil.ignore_patterns(
@@ -88,6 +95,7 @@ NOT_COPIED = shutil.ignore_patterns(
 )
 _WORD = re.compile(r"0x[0-9A-Fa-f_]+|\d+|[A-Za-z][A-Za-z0-9_]*")
 _OBJECT = re.compile(r"\bI?(MSMQ[A-Z][A-Za-z]+)")
+_DOCUMENT = re.compile(r"\[(M[SC]-[A-Z]+)")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -378,17 +386,19 @@ def words(text: str) -> frozenset[str]:
 def cites(module: Module, statement: Statement, row: Row) -> bool:
     """Whether the row's section is named in the function or class around, or in the lines above.
 
-    A name like SECTION stands for the module's constant.
+    A name like SECTION stands for the module's constant. A section without a document is one of
+    those that the module names.
     """
     lines = module.source.text.splitlines()
     first = statement.first_line
     start = module.openings.get(statement.scope[:1], max(1, first - 3))
     near = "\n".join(lines[start - 1 : statement.last_line])
     near += " ".join(text for name, text in module.sections.items() if name in near)
-    numbers = rf"(?:(M[SC]-[A-Z]+) )?(?<![\d.]){re.escape(row.section)}(?![\d.])"
-    return any(
-        found[1] in (None, DOCUMENTS.get(row.document)) for found in re.finditer(numbers, near)
-    )
+    numbers = rf"(?:(M[SC]-[A-Z]+)\]? )?(?<![\d.]){re.escape(row.section)}(?![\d.])"
+    own, named = DOCUMENTS.get(row.document), set(_DOCUMENT.findall(module.source.text))
+    is_open = own in named or not named & set(DOCUMENTS.values())
+    meant = {own, None} if is_open else {own}
+    return any(found[1] in meant for found in re.finditer(numbers, near))
 
 
 def chapter(row: Row) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import mutants
-from tests.conformance.catalogue import load_rows
+from tests.conformance.catalogue import Row, load_rows
 from tests.conformance.ledger import Project
 from tests.conformance.mutants import Fate, Report, Verdict
 from tests.conformance.mutation import Mutant, Source
 from tests.conformance.mutation_data import INTERFACES, Interfaces
-from tests.conformance.reach import Tree
+from tests.conformance.reach import Module, Tree
 from tests.conformance.test_ledger import small_tree
 
 PRODUCT = '''"""A small product [MS-XX 1]."""
@@ -225,6 +225,27 @@ def test_a_sample_may_be_of_one_document() -> None:
     assert mutants.of_document(some, rows, "") == some
     with pytest.raises(SystemExit):
         mutants.main(["--document", "mqxx"])
+
+
+@pytest.mark.parametrize(
+    ("docstring", "is_cited"),
+    [
+        ("Kinds [MC-MQAC].", True),
+        ("Kinds [MS-MQDMPR], as [MC-MQAC] 2.2 has them.", True),
+        ("Kinds.", True),
+        ("Kinds [MS-MQDMPR].", False),
+    ],
+)
+def test_a_section_without_a_document_is_of_one_that_the_module_names(
+    docstring: str, is_cited: bool
+) -> None:
+    row = Row("AC-3.1.1.2-01", "mqac", "3.1.1.2", "MUST", "queue", "")
+    for head in ("3.1.1.2", "[MC-MQAC] 3.1.1.2", "[MS-MQQB] 3.1.1.2"):
+        text = f'"""{docstring}"""\n\ndef kind():\n    """A kind ({head})."""\n    return 1\n'
+        module = Module("qm/kinds.py", text)
+        statement = module.source.statements[-1]
+        expected = "MC-MQAC" in head or (is_cited and head[0] == "3")
+        assert mutants.cites(module, statement, row) is expected, head
 
 
 def test_a_chapter_is_about_the_object_that_its_rows_name_most() -> None:
