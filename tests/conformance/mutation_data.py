@@ -1,7 +1,8 @@
 """Small breaks of the interfaces that the product has as data, `qm/rpc/dcom/mqac/interfaces.json`.
 
-What a row of an interface says of a slot stands there and in no module: the number of a slot, its
-DISPID, the type and the direction of a parameter.
+What a row says of an interface or a coclass stands there and in no module: identifiers, what is
+inherited or implemented, the number of a slot, its DISPID, the type and the direction of a
+parameter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _METHODS, _PARAMETERS = 3, 4
 
 
 class Interfaces(Source):
-    """The file: a statement for each method. As Python it parses as well."""
+    """The file: a statement for each interface, method and coclass. As Python it parses as well."""
 
     @override
     def _walk(
@@ -34,25 +35,38 @@ class Interfaces(Source):
         (whole,) = body
         assert isinstance(whole, ast.Expr)
         assert isinstance(whole.value, ast.Dict)
-        for interface in _parts(whole.value.values[0]):
-            name = _text(_parts(interface)[0])
-            for method in _parts(_parts(interface)[_METHODS]):
-                yield self._method(name, method)
+        interfaces, coclasses = map(_parts, whole.value.values)
+        for interface in interfaces:
+            own = _parts(interface)
+            name = _text(own[0])
+            yield self._part(name, own[:_METHODS], self._changed_head(own))
+            for method in _parts(own[_METHODS]):
+                yield self._part(name, [method], self._changed_method(method))
+        for coclass in coclasses:
+            own = _parts(coclass)
+            yield self._part(f"I{_text(own[0])}", own, self._changed_head(own))
 
-    def _method(self, interface: str, method: ast.expr) -> Statement:
+    def _part(self, scope: str, nodes: list[ast.expr], mutants: Iterator[Mutant]) -> Statement:
         return Statement(
             file=self.file,
-            first_line=method.lineno,
-            last_line=method.lineno,
-            scope=(interface,),
+            first_line=nodes[0].lineno,
+            last_line=nodes[0].lineno,
+            scope=(scope,),
             binds=(),
             at_import=True,
-            text=self._segment(method),
+            text=", ".join(map(self._segment, nodes)),
             heads=(),
-            mutants=tuple(self._changed(method)),
+            mutants=tuple(mutants),
         )
 
-    def _changed(self, method: ast.expr) -> Iterator[Mutant]:
+    def _changed_head(self, own: list[ast.expr]) -> Iterator[Mutant]:
+        """Another identifier; another base, or another newest interface of a coclass."""
+        _, identifier, kin = own[:_METHODS]
+        guid = _text(identifier)
+        yield self._mutant(identifier, json.dumps(("1" if guid[0] == "0" else "0") + guid[1:]))
+        yield self._mutant(kin, json.dumps("IUnknown" if _text(kin) != "IUnknown" else "IDispatch"))
+
+    def _changed_method(self, method: ast.expr) -> Iterator[Mutant]:
         own = _parts(method)
         opnum, name, kind, dispid = own[:_PARAMETERS]
         for number in (opnum, dispid):

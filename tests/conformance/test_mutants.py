@@ -281,15 +281,24 @@ def test_a_break_that_stops_the_import_is_no_break(tmp_path: Path) -> None:
 
 SLOTS = """{"interfaces": [
 ["IOne","00000000-0000-0000-0000-000000000001","IDispatch",[[7,"Label","get",1,[["text","BSTR*",true]]]]]],
-"coclasses": []}
+"coclasses": [
+["One","10000000-0000-0000-0000-000000000002","IOne",["IOne"]]]}
 """
 
 
 def test_slots_of_the_interfaces_are_broken_as_what_a_test_of_objects_stands_on(
     tmp_path: Path,
 ) -> None:
-    (slot,) = Interfaces(INTERFACES, SLOTS).statements
-    assert slot.scope == ("IOne",)
+    head, slot, coclass = Interfaces(INTERFACES, SLOTS).statements
+    assert head.scope == slot.scope == coclass.scope == ("IOne",)
+    assert [(mutant.before[:3], mutant.after[:9]) for mutant in head.mutants] == [
+        ('"00', '"10000000'),
+        ('"ID', '"IUnknown'),
+    ]
+    assert [(mutant.before[:3], mutant.after[:9]) for mutant in coclass.mutants] == [
+        ('"10', '"00000000'),
+        ('"IO', '"IUnknown'),
+    ]
     changed = [mutant.apply(SLOTS.encode()).decode().splitlines()[1] for mutant in slot.mutants]
     method = '[7,"Label","get",1,[["text","BSTR*",true]]]'
     assert [line[line.index("[[") + 1 : -4] for line in changed] == [
