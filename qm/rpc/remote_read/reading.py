@@ -265,7 +265,9 @@ class PendingRead:
         self._end(ErrorCode.MQ_ERROR_IO_TIMEOUT)
 
     def cancel(self) -> None:
-        """End it as cancelled; a message that a try is about to get goes back."""
+        """End a waiting call with C00E0008, as its caller cancels it or this node stops; a message
+        that a try is about to get goes back.
+        """
         self._end(ErrorCode.MQ_ERROR_OPERATION_CANCELLED)
 
     def abandon(self) -> None:
