@@ -1,7 +1,8 @@
 """Another queue manager, to which clients send through the cluster: the outgoing half of nodes.
 
-It never dies and takes everything at once, by the acceptance rules in their plainest form. What a
-client was told is sent must arrive there, transactional messages once and in their order.
+It forgets nothing and takes everything at once, by the acceptance rules in their plainest form, but
+may be away for a while. What a client was told is sent must arrive there, transactional messages
+once and, those of one queue, in their order.
 """
 
 import asyncio
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from tests.sim.nodes.cluster import SimCluster
 
 QUEUE: Final = rf"DIRECT=TCP:{FAR_HOST}\private$\q"
+QUEUE_OF_ONE_SEND: Final = rf"DIRECT=TCP:{FAR_HOST}\private$\once-%d"
+AWAY: Final = "far_away"
+"""The fault that takes it away."""
+SHARE_OF_ONE_SEND: Final = 0.4
+"""Of the sends under that fault: into a queue that nothing wakes again but its own link."""
 GUID: Final = b"FAR-" * 4
 PAUSE_S: Final = (0.05, 0.5)
 """Between two sends."""
@@ -39,9 +45,12 @@ class Far:
         self._loop = SimLoop(cluster.world, cluster.network, "far", FAR_HOST, "admin")
         self._peer = Peer(FAR_HOST, MSMQ_PORT, GUID)
         self._task: asyncio.Task[None] | None = None
+        self._is_away = False
         self._number = 0
         self._exact: set[int] = set()
         """Numbers that were sent in transactions."""
+        self._alone: dict[int, int] = {}
+        """Number -> the first of its send, where that went into a queue of its own."""
         self._told: set[int] = set()
         """Numbers of which the client was told that they are sent."""
 
@@ -54,6 +63,17 @@ class Far:
         """Listen, and send until `settle`; called by the client's process."""
         self._loop.call_soon(lambda: self._loop.create_task(self._peer.open()))
         self._task = asyncio.create_task(self._send())
+
+    def leave(self) -> None:
+        """Refuse connections and reset those that there are, until `come_back`."""
+        self._loop.call_soon(lambda: self._loop.create_task(self._peer.shut()))
+        self._is_away = True
+
+    def come_back(self) -> None:
+        """Listen again, if it does not."""
+        if self._is_away:
+            self._loop.call_soon(lambda: self._loop.create_task(self._peer.open()))
+            self._is_away = False
 
     async def settle(self) -> None:
         """Send no more; without faults everything arrives, or that is a finding."""
@@ -74,8 +94,10 @@ class Far:
         doubled = sorted({number for number in exact if exact.count(number) > 1})
         if doubled:
             cluster.find(f"far doubled: {len(doubled)}: {doubled[:EXAMPLES]}")
-        elif exact != sorted(exact):
-            cluster.find(f"far out of order: {exact[:40]}")
+        for queue in sorted({self._alone.get(number, -1) for number in exact}):
+            own = [number for number in exact if self._alone.get(number, -1) == queue]
+            if not doubled and own != sorted(own):
+                cluster.find(f"far out of order: {own[:40]}")
 
     async def _keeps(self) -> bool:
         """Return whether messages stay in outgoing queues that nothing is to be sent from."""
@@ -107,13 +129,22 @@ class Far:
                 numbers = range(self._number, self._number + count)
                 self._number += count
                 messages = [Message(body=b"%d" % number) for number in numbers]
+                queue = self._queue(numbers)
                 with suppress(ClientError):
                     if chance.random() < SHARE_TRANSACTIONAL:
                         self._exact.update(numbers)
                         async with client.transaction() as transaction:
-                            await transaction.send(QUEUE, *messages)
+                            await transaction.send(queue, *messages)
                     else:
-                        await client.send(QUEUE, *messages)
+                        await client.send(queue, *messages)
                     self._told.update(numbers)
         finally:
             await client.close(confirm=False)
+
+    def _queue(self, numbers: range) -> str:
+        """Return where a send goes; the dice are drawn where it may be away, and not elsewhere."""
+        world, knobs = self._cluster.world, self._cluster.knobs
+        if AWAY not in knobs.faults or world.chance("far queues").random() >= SHARE_OF_ONE_SEND:
+            return QUEUE
+        self._alone.update(dict.fromkeys(numbers, numbers.start))
+        return QUEUE_OF_ONE_SEND % numbers.start

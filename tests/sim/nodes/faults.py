@@ -61,6 +61,7 @@ class Faults:
         self.is_calm = True
         cluster = self._cluster
         cluster.network.heal()
+        cluster.far.come_back()
         for machine in cluster.machines.values():
             disk = machine.disk
             disk.dies_in = 0
@@ -280,6 +281,13 @@ class Faults:
         """Break a TCP connection."""
         return self._cluster.network.reset_one()
 
+    def far_away(self, machine: Machine) -> bool:
+        """The other queue manager ends, and begins again after a while."""
+        far = self._cluster.far
+        far.leave()
+        self._later(CUT_S, far.come_back)
+        return True
+
     def bent(self, machine: Machine) -> bool:
         """A bit of the next part of a snapshot flips on its way, whoever sends it."""
         bending = self._cluster.network.bending
@@ -298,6 +306,7 @@ _OF_NETWORK: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "cut": Faults.cut,
     "one_way": Faults.one_way,
     "reset": Faults.reset,
+    "far_away": Faults.far_away,
     "slow_net": Faults.slow_net,
     "bent": Faults.bent,
     "blackout": Faults.blackout,

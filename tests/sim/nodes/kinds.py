@@ -5,7 +5,7 @@ from typing import Final
 FAULT_SETS: Final = {
     "quiet": (),
     "crash": ("kill", "power", "armed", "transfer", "away"),
-    "net": ("cut", "one_way", "pause", "reset", "slow_net"),
+    "net": ("cut", "one_way", "pause", "reset", "slow_net", "far_away"),
     "time": ("clock", "pause", "kill"),
     "all": (
         "transfer",

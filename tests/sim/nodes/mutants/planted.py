@@ -180,7 +180,7 @@ PLANTED: Final = (
     planted(
         "new_leader_looks_for_no_messages",
         "Outgoing queues are the leader's, whoever leads",
-        "kill,transfer",
+        "far_away,kill,transfer",
         "qm/edge/outgoing/leadership.py",
         "        for queue_id in page:\n            self._wake(queue_id)",
         "        for queue_id in page[:0]:\n            self._wake(queue_id)",
@@ -188,7 +188,7 @@ PLANTED: Final = (
     planted(
         "link_is_not_retried",
         "A link that broke is tried again",
-        "cut,one_way",
+        "far_away,cut",
         "qm/session/link.py",
         "            self._retry_at = now + self._retry_period",
         "            self._retry_at = None",
