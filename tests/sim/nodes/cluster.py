@@ -130,6 +130,7 @@ class SimCluster:
         await self.until(lambda: self.leader() is not None, "a first leader", 30.0)
         await self._be_born()
         self.probes.watch_time()
+        self.probes.watch_streams()
         await self.load.prepare()
         async with self.load:
             self.far.begin()

@@ -2,7 +2,8 @@
 
 Compared between all nodes and all lives of one seed, by index of the entry: what applying it gave,
 its EFFECTS row, and the digest behind it wherever a batch ended there. Acknowledgements are checked
-at the moment they leave: the entry that they depend on is durable on a majority of the disks.
+at the moment they leave: the entry that they depend on is durable on a majority of the disks. What
+a node applies is durable in its own log; files with bodies go when no durable state names them.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from qm.edge.ack_marks import AckMark, AckMarks
 from qm.model.state.tables import Table
 from qm.model.values.effects import Applied
 from qm.model.values.results import ResultRow
+from qm.store.bodies.blobs import BlobRemoval, Blobs, blob_files
 from qm.store.effects.effects_log import HEAD, INDEX_KEY, EffectsLog
 from qm.store.rocks import RocksState
 from qm.store.store import Store
@@ -34,6 +36,7 @@ TIME_ERROR_MAX_MS: Final = 250
 """How far cluster time may be from the wall clocks at TERM_BEGINS_S of a term."""
 TERM_BEGINS_S: Final = 2.0
 TIME_LOOK_S: Final = 0.1
+STREAMS_LOOK_S: Final = 0.1
 CLOCK_FAULTS: Final = frozenset({"clock", "pause", "cut", "one_way", "slow_net"})
 """Under these a majority's clocks differ, or cannot be read in time."""
 
@@ -66,6 +69,10 @@ class Probes:
         self._digests: dict[int, tuple[int, str]] = {}
         self._counts: dict[str, int] = {}
         self._entries: dict[int, Entry] = {}
+        self._opened: dict[str, int] = {}
+        """Up to where each node's log was when it was opened: all of that is durable."""
+        self._named: dict[str, frozenset[str]] = {}
+        """The files with bodies that each node's state named when it was last made durable."""
         self.ack_marks = 0
         self.installs = 0
         """Snapshots that replaced a node's state."""
@@ -77,6 +84,10 @@ class Probes:
         machine = self._cluster.machines.get(self._who())
         if machine is not None:
             machine.disk.log_durable = max(machine.disk.log_durable, index)
+
+    def on_opened(self, index: int) -> None:
+        """The process that runs has opened its log, and synced it, up to there."""
+        self._opened[self._who()] = index
 
     def _who(self) -> str:
         current = self._cluster.world.current
@@ -96,6 +107,7 @@ class Probes:
     def on_applied(self, entries: Sequence[Entry], run: Sequence[Applied]) -> None:
         """Entries were applied in the process that runs."""
         who = self._who()
+        self._check_durable(who, entries[-1].index if entries else 0)
         for entry in entries:
             if entry.index not in self._entries:
                 self._entries[entry.index] = msgspec.structs.replace(entry, data=bytes(entry.data))
@@ -106,6 +118,14 @@ class Probes:
                 self.find(
                     "applied", f"entry {applied.index} gave {who} another result than {known[1]}"
                 )
+
+    def _check_durable(self, who: str, index: int) -> None:
+        machine = self._cluster.machines.get(who)
+        if machine is None:
+            return  # a replay
+        durable = max(machine.disk.log_durable, self._opened.get(who, 0))
+        if index > durable:
+            self.find("apply", f"{who} applies entry {index}, its log is durable up to {durable}")
 
     def on_kept(self, index: int, row: bytes) -> None:
         """An EFFECTS row was written in the process that runs."""
@@ -131,6 +151,32 @@ class Probes:
         if 2 * len(holding) <= len(self._cluster.machines):
             text = f"{self._who()} acknowledges entry {mark.depends_on}, durable on {holding} alone"
             self.find("ack mark", text)
+
+    def on_named(self, files: Sequence[str]) -> None:
+        """A state that names these is durable in the process that runs."""
+        self._named[self._who()] = frozenset(files)
+
+    def on_removal(self, files: Sequence[str]) -> None:
+        """The process that runs removes files with bodies."""
+        who = self._who()
+        if named := self._named[who].intersection(files):
+            some = ", ".join(sorted(named)[:3])
+            self.find("removal", f"{who} removes {len(named)} files that its state names: {some}")
+
+    def watch_streams(self) -> None:
+        """From now on, see that what a node's edge relays goes to the leader that the node follows,
+        in its term.
+        """
+        cluster = self._cluster
+        for machine in cluster.machines.values():
+            replicated = None if machine.node is None else machine.node.replicated
+            if replicated is None or replicated.leadership.node is None:
+                continue
+            term = replicated.leadership.term
+            older = [stream.term for stream in replicated._streams if stream.term != term]
+            if older:
+                self.find("relay", f"{machine.name} relays in term {older[0]}, not in {term}")
+        cluster.world.after(STREAMS_LOOK_S, self.watch_streams)
 
     def watch_time(self) -> None:
         """From now on, compare cluster time with the wall clocks, which are all the same, 2 s after
@@ -238,7 +284,7 @@ def install(probes: Probes) -> None:
         _watching[0].on_acknowledged(mark)
 
     log: Any = Log
-    end_sync, reset = log.end_sync, log.reset
+    end_sync, reset, sync_now = log.end_sync, log.reset, log._sync_now
 
     def probed_end_sync(self: Log, sync: Any) -> int:
         durable: int = end_sync(self, sync)
@@ -250,7 +296,29 @@ def install(probes: Probes) -> None:
         _watching[0].installs += 1
         _watching[0].on_durable(meta.index)
 
-    log.end_sync, log.reset = probed_end_sync, probed_reset
+    def probed_sync_now(self: Log) -> None:
+        sync_now(self)
+        _watching[0].on_opened(self.last_index())
+
+    log.end_sync, log.reset, log._sync_now = probed_end_sync, probed_reset, probed_sync_now
+    files: Any = Blobs
+    flush, begin, begin_removal = state.flush, files.__init__, files.begin_removal
+
+    def probed_flush(self: RocksState) -> None:
+        named = blob_files(self)
+        flush(self)
+        _watching[0].on_named(named)
+
+    def probed_begin(self: Blobs, *rest: Any) -> None:
+        begin(self, *rest)
+        _watching[0].on_named(blob_files(self._state))
+
+    def probed_removal(self: Blobs) -> BlobRemoval:
+        removal: BlobRemoval = begin_removal(self)
+        _watching[0].on_removal(removal.files)
+        return removal
+
+    state.flush, files.__init__, files.begin_removal = probed_flush, probed_begin, probed_removal
     store.apply, keeper.keep, state.commit, marks.add = (
         probed_apply,
         probed_keep,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tests.sim.planted import Mutant
+from tests.sim.planted import Mutant, Patch
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,11 @@ class Planted:
 def planted(name: str, rule: str, faults: str, file: str, old: str, new: str) -> Planted:
     """Return a bug of one patch."""
     return Planted(Mutant(name, rule, ((file, old, new),)), faults)
+
+
+def planted_in_all(name: str, rule: str, faults: str, *patches: Patch) -> Planted:
+    """Return a bug in each place where the product keeps the rule."""
+    return Planted(Mutant(name, rule, patches), faults)
 
 
 PLANTED: Final = (
@@ -45,13 +50,20 @@ PLANTED: Final = (
         "        self._state.flush()\n        self._durable_index = index",
         "        self._durable_index = index",
     ),
-    planted(
-        "no_settle_before_retire",
-        "What is alive is known of all entries that were applied",
-        "kill,power,pause",
-        "qm/store/bodies/body_places.py",
-        "        self._settle()\n        copied = 0",
-        "        copied = 0",
+    planted_in_all(
+        "no_settle_before_moves_are_written",
+        "What moves commit does not split what was applied",
+        "install",
+        (
+            "qm/store/bodies/body_places.py",
+            "        self._settle()\n        copied = 0",
+            "        copied = 0",
+        ),
+        (
+            "qm/store/bodies/body_places.py",
+            "        self._settle()\n        blobs, marks = self._blobs",
+            "        blobs, marks = self._blobs",
+        ),
     ),
     planted(
         "retire_copies_nothing",
@@ -113,13 +125,20 @@ PLANTED: Final = (
         "        self._pipeline._unanswered.clear()\n"
         "        again = self._pipeline.start_again()\n",
     ),
-    planted(
+    planted_in_all(
         "relay_stream_outlives_its_term",
         "A stream belongs to one leader and term",
         "kill,cut,pause,one_way",
-        "qm/node/replica/replicated_store.py",
-        "            stream.end(reason)\n\n    async def _activate",
-        "            del stream\n\n    async def _activate",
+        (
+            "qm/node/replica/replicated_store.py",
+            "            stream.end(reason)\n\n    async def _activate",
+            "            del stream\n\n    async def _activate",
+        ),
+        (
+            "qm/edge/relay/relay.py",
+            "(self._stream is not None and leadership.term == self._term)",
+            "self._stream is not None",
+        ),
     ),
     planted(
         "express_history_forgotten",
@@ -214,7 +233,7 @@ PLANTED: Final = (
     planted(
         "blob_file_goes_before_the_flush",
         "A file goes once a durable state no longer names it",
-        "power,kill,blackout",
+        "install,slow_disk,slow_disk,slow_disk,blackout,blackout,blackout",
         "qm/store/bodies/blobs.py",
         "        while self._emptied and self._emptied[0][0] <= self._durable:",
         "        while self._emptied:",
