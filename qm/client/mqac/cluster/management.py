@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from qm.client.calls import Method, Stubs
 from qm.client.errors import MqError, if_there
+from qm.client.mqac.cluster.pages import pages
 from qm.client.mqac.manager import Management
 from qm.client.values import value_of
 from qm.pb import control_pb2 as pb
@@ -136,28 +137,22 @@ class ClusterManagement(Management):
     # ---------------------------------------------------------------------------------------
 
     def _peers(self) -> Iterable[pb.Peer]:
-        token = ""
-        while True:
-            page = self._call(
+        for page in pages(
+            lambda token: self._call(
                 lambda stubs: stubs.peers.ListPeers,
                 pb.ListPeersRequest(page_size=PAGE_QUEUES, page_token=token),
             )
+        ):
             yield from page.peers
-            token = page.page_token
-            if not token:
-                return
 
     def _sequences(self, peer: pb.Peer) -> Iterable[pb.PeerSequence]:
-        token = ""
-        while True:
-            page = self._call(
+        for page in pages(
+            lambda token: self._call(
                 lambda stubs: stubs.peers.GetPeer,
                 pb.GetPeerRequest(queue_manager=peer.queue_manager, page_token=token),
             )
+        ):
             yield from page.sequences
-            token = page.page_token
-            if not token:
-                return
 
     def _queue(self, format_name: str) -> pb.Queue:
         """Return an active queue, local or outgoing. Raises MQ_ERROR_QUEUE_NOT_ACTIVE."""
@@ -190,16 +185,13 @@ class ClusterManagement(Management):
                 yield queue
 
     def _listed(self, *kinds: pb.QueueKind.ValueType) -> Iterable[pb.Queue]:
-        token = ""
-        while True:
-            page = self._call(
+        for page in pages(
+            lambda token: self._call(
                 lambda stubs: stubs.queues.ListQueues,
                 pb.ListQueuesRequest(page_size=PAGE_QUEUES, page_token=token, kinds=kinds),
             )
+        ):
             yield from page.queues
-            token = page.page_token
-            if not token:
-                return
 
 
 _Local = tuple[ClusterManagement, pb.Queue]

@@ -14,6 +14,7 @@ from qm.client.client import TRANSACTION_TIMEOUT_S, Access
 from qm.client.errors import ClientError, MqError, NotAllowed, Unavailable, if_there
 from qm.client.message import Message, PacketSigner, ReceivedMessage, Sent
 from qm.client.mqac.cluster.management import ClusterManagement
+from qm.client.mqac.cluster.pages import pages
 from qm.client.mqac.constants import MQACCESS, MQSHARE
 from qm.client.mqac.manager import (
     AccessEntry,
@@ -148,20 +149,20 @@ class ClusterManager(QueueManager):
 
     def _other_machine(self, is_wanted: Callable[[MachineRecord], bool]) -> MachineRecord:
         """Return a queue manager of the directory, which the API lets operators read."""
-        token = ""
-        while True:
-            request = pb.ListObjectsRequest(
-                object_class="queue_manager", attributes=[_COMPUTER_NAME], page_token=token
+        for page in pages(
+            lambda token: self.call(
+                lambda stubs: stubs.directory.ListObjects,
+                pb.ListObjectsRequest(
+                    object_class="queue_manager", attributes=[_COMPUTER_NAME], page_token=token
+                ),
             )
-            page = self.call(lambda stubs: stubs.directory.ListObjects, request)
+        ):
             for one in page.objects:
                 name = python_value(one.attributes[_COMPUTER_NAME]) or ""
                 found = MachineRecord(one.identifier, name)
                 if is_wanted(found):
                     return found
-            token = page.page_token
-            if not token:
-                raise MqError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND)
+        raise MqError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND)
 
     @override
     def format_name_of_directory_path(self, path: str) -> str:
@@ -175,21 +176,18 @@ class ClusterManager(QueueManager):
 
     @override
     def public_queues(self) -> Iterator[QueueRecord]:
-        token = ""
-        while True:
-            page = self.call(
+        for page in pages(
+            lambda token: self.call(
                 lambda stubs: stubs.queues.ListQueues,
                 pb.ListQueuesRequest(page_size=PAGE_QUEUES, page_token=token),
             )
+        ):
             for queue in page.queues:
                 if queue.type != pb.PUBLIC or queue.is_deleting:
                     continue
                 found = if_there(partial(self._queue, pb.QueueName(queue_id=queue.queue_id)))
                 if found is not None:
                     yield found
-            token = page.page_token
-            if not token:
-                return
 
     # Queues --------------------------------------------------------------------------------
 
